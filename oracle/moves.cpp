@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "oracle/reduction.hpp"
-
 namespace weft::oracle {
 namespace {
 
@@ -63,7 +61,8 @@ Bytes exchanged(Messages messages, std::size_t rank) {
   return all;
 }
 
-Bytes scattered(Type type, std::span<const Place> places, Messages messages, std::size_t rank, std::size_t row_bytes) {
+Bytes scattered(Type type, Op op, std::span<const Place> places, Messages messages, std::size_t rank,
+                std::size_t row_bytes) {
   std::size_t before = 0;
   for (std::size_t other = 0; other < rank; ++other) before += places[other].rows;
   std::vector<Bytes> parts;
@@ -71,9 +70,9 @@ Bytes scattered(Type type, std::span<const Place> places, Messages messages, std
     const auto part = message.subspan(before * row_bytes, places[rank].rows * row_bytes);
     parts.emplace_back(part.begin(), part.end());
   }
-  Bytes sums = reduce(type, Op::sum, parts);
-  sums.resize(places[rank].slot * row_bytes);
-  return sums;
+  Bytes rows = reduce(type, op, parts);
+  rows.resize(places[rank].slot * row_bytes);
+  return rows;
 }
 
 Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Sharding sharding,

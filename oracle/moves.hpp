@@ -2,6 +2,7 @@
 #pragma once
 
 #include "oracle/number.hpp"
+#include "oracle/reduction.hpp"
 
 namespace weft::oracle {
 
@@ -53,8 +54,9 @@ using Messages = std::span<const std::span<const std::byte>>;
 Bytes gathered(std::span<const Place> places, Messages messages, std::size_t row_bytes);
 // The parts that `rank` gets, one out of each message.
 Bytes exchanged(Messages messages, std::size_t rank);
-// The sums of `rank`'s rows in its slot; pads are zero. Messages have the rows of all ranks.
-Bytes scattered(Type type, std::span<const Place> places, Messages messages, std::size_t rank, std::size_t row_bytes);
+// The reductions of `rank`'s rows in its slot; pads are zero. Messages have the rows of all ranks.
+Bytes scattered(Type type, Op op, std::span<const Place> places, Messages messages, std::size_t rank,
+                std::size_t row_bytes);
 
 // Which rows of the tensor take_rows copies: a shard of slot `slot`. `of_slots`: it is the slot that is shared, of
 // which the rows are the first.

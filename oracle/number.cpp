@@ -34,7 +34,15 @@ Format format_of(Type type) {
 }
 
 std::size_t bytes_of(Type type) {
-  return type.name == Type::bf16 || type.name == Type::f16 ? 2 : 4;
+  if (type.name == Type::bf16 || type.name == Type::f16) return 2;
+  if (type.name == Type::i64) return 8;
+  return type.name == Type::u8 ? 1 : 4;
+}
+
+std::int64_t integer_of(Type type, std::uint64_t bits) {
+  if (type.name == Type::u8) return static_cast<std::uint8_t>(bits);
+  if (type.name == Type::i32) return static_cast<std::int32_t>(bits);
+  return static_cast<std::int64_t>(bits);
 }
 
 double value_of(Format format, std::uint32_t bits) {
@@ -64,28 +72,31 @@ std::uint8_t round_to_e4m3(double value) {
   return static_cast<std::uint8_t>(sign | bits);
 }
 
-std::uint32_t get(std::span<const std::byte> tensor, Type type, std::size_t index) {
-  std::uint32_t bits = 0;
-  if (bytes_of(type) == 2) {
-    std::memcpy(&bits, tensor.data() + index * 2, 2);
-  } else {
-    std::memcpy(&bits, tensor.data() + index * 4, 4);
-  }
+// Sizes as constants, of which the compiler makes plain loads and stores.
+std::uint64_t get(std::span<const std::byte> tensor, Type type, std::size_t index) {
+  const std::size_t size = bytes_of(type);
+  const std::byte* const from = tensor.data() + index * size;
+  std::uint64_t bits = 0;
+  if (size == 1) std::memcpy(&bits, from, 1);
+  if (size == 2) std::memcpy(&bits, from, 2);
+  if (size == 4) std::memcpy(&bits, from, 4);
+  if (size == 8) std::memcpy(&bits, from, 8);
   return bits;
 }
 
-void put(std::span<std::byte> tensor, Type type, std::size_t index, std::uint32_t bits) {
-  if (bytes_of(type) == 2) {
-    std::memcpy(tensor.data() + index * 2, &bits, 2);
-  } else {
-    std::memcpy(tensor.data() + index * 4, &bits, 4);
-  }
+void put(std::span<std::byte> tensor, Type type, std::size_t index, std::uint64_t bits) {
+  const std::size_t size = bytes_of(type);
+  std::byte* const to = tensor.data() + index * size;
+  if (size == 1) std::memcpy(to, &bits, 1);
+  if (size == 2) std::memcpy(to, &bits, 2);
+  if (size == 4) std::memcpy(to, &bits, 4);
+  if (size == 8) std::memcpy(to, &bits, 8);
 }
 
 double number_at(std::span<const std::byte> tensor, Type type, std::size_t index) {
-  const std::uint32_t bits = get(tensor, type, index);
-  if (type.name == Type::i32) return static_cast<std::int32_t>(bits);
-  return value_of(format_of(type), bits);
+  const std::uint64_t bits = get(tensor, type, index);
+  if (is_integer(type)) return static_cast<double>(integer_of(type, bits));
+  return value_of(format_of(type), static_cast<std::uint32_t>(bits));
 }
 
 }  // namespace weft::oracle

@@ -21,12 +21,15 @@ concept Enum = std::is_enum_v<E>;
 // Element types. Any enum converts, by the names of its enumerators: the oracle does not know the library's. So do the
 // other choices below.
 struct Type {
-  enum Name : std::uint8_t { bf16, f16, f32, i32 };
+  enum Name : std::uint8_t { bf16, f16, f32, i32, i64, u8 };
   template <Enum E>
-  constexpr Type(E of) : name(of == E::bf16  ? bf16
-                              : of == E::f16 ? f16
-                              : of == E::f32 ? f32
-                                             : i32) {}
+  constexpr Type(E of)
+      : name(of == E::bf16  ? bf16
+             : of == E::f16 ? f16
+             : of == E::f32 ? f32
+             : of == E::i32 ? i32
+             : of == E::i64 ? i64
+                            : u8) {}
   constexpr bool operator==(const Type&) const = default;
   Name name;
 };
@@ -42,6 +45,11 @@ struct Format {
 };
 Format format_of(Type type);      // of bf16, f16 or f32
 std::size_t bytes_of(Type type);  // of an element
+constexpr bool is_integer(Type type) {
+  return type.name == Type::i32 || type.name == Type::i64 || type.name == Type::u8;
+}
+// The number that the bits of an integer mean: u8 has no sign.
+std::int64_t integer_of(Type type, std::uint64_t bits);
 
 double value_of(Format format, std::uint32_t bits);
 // To nearest, ties to even; every NaN becomes the one of the format. A result beyond the largest number is infinite.
@@ -49,10 +57,10 @@ std::uint32_t round_to(Format format, double value);
 // e4m3 has no infinities: larger numbers become ±448, and every NaN 0x7f.
 std::uint8_t round_to_e4m3(double value);
 
-// Element `index` of a tensor, little endian.
-std::uint32_t get(std::span<const std::byte> tensor, Type type, std::size_t index);
-void put(std::span<std::byte> tensor, Type type, std::size_t index, std::uint32_t bits);
-// Element `index` as a number, i32 included.
+// Element `index` of a tensor, little endian. put() takes as many low bits as an element has.
+std::uint64_t get(std::span<const std::byte> tensor, Type type, std::size_t index);
+void put(std::span<std::byte> tensor, Type type, std::size_t index, std::uint64_t bits);
+// Element `index` as a number. Of i64 the nearest that a double has.
 double number_at(std::span<const std::byte> tensor, Type type, std::size_t index);
 
 }  // namespace weft::oracle

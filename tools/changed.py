@@ -25,9 +25,9 @@ FAMILIES = {
     "moves": (
         "Gather Ragged MovePlans Moves/ Misfits Symmetric Shards Slots Layout TakenRows Attention Barrier FarOffsets "
         "RecordedKinds",
-        "all_gather all_to barrier broadcast chunks counts detour moves ragged reduce_scatter relay scatter symmetric "
-        "take copies",
+        "all_gather all_to barrier broadcast chunks counts detour moves ragged reduce_ relay scatter symmetric take copies",
     ),
+    "messages": ("Messages", "messages"),
     "norm": ("Norm", "rms_norm norm_"),
     "moe": ("Moe", "moe dispatch combine"),
 }

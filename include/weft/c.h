@@ -36,6 +36,7 @@
 #include "weft/c/counts.h"
 #include "weft/c/error.h"
 #include "weft/c/fused.h"
+#include "weft/c/messages.h"
 #include "weft/c/moe.h"
 #include "weft/c/parallel.h"
 #include "weft/c/recording.h"

@@ -52,6 +52,21 @@ struct AllReduceArgs {
 // Flag-in-data goes back to NCCL's LL protocol; the sentinel form goes back to TensorRT-LLM's "Lamport" kernels.
 void all_reduce(const Group& group, const AllReduceArgs& args);
 
+struct ReduceArgs {
+  const void* input = nullptr;  // `count` elements, aligned to the element type
+  void* output = nullptr;       // on the root: `count` elements; may be `input`. Ignored elsewhere
+  std::size_t count = 0;        // elements, 0 included, up to 2^40; the same on every rank
+  DataType type = DataType::bf16;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;  // rank of the group
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// The root's output[i] = reduction over ranks of input_r[i], with the bits of all_reduce. Rules and errors are those of
+// reduce_scatter_tensor.
+void reduce(const Group& group, const ReduceArgs& args);
+
 // ----------------------------------------------------------------------------------------------- gathers and scatters
 //
 // Rules of all of them:
@@ -132,11 +147,12 @@ struct ReduceScatterArgs {
   std::size_t width = 0;        // elements of a row; the same on every rank
   std::size_t input_stride = 0, output_stride = 0;  // elements from row to row; 0: width
   DataType type = DataType::bf16;                   // pointers must be aligned to it
+  ReduceOp op = ReduceOp::sum;
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   Launch launch = {};
 };
-// output_q[i] = sum over ranks r = 0 … size−1 of input_r[q · rows + i], summed as all_reduce sums: the same bits.
+// output_q[i] = reduction over ranks r = 0 … size−1 of input_r[q · rows + i], as all_reduce makes it: the same bits.
 void reduce_scatter_tensor(const Group& group, const ReduceScatterArgs& args);
 
 struct BarrierArgs {
@@ -201,6 +217,7 @@ struct ReduceScatterVArgs {
   std::size_t width = 0;                            // elements of a row; the same on every rank
   std::size_t input_stride = 0, output_stride = 0;  // elements from row to row; 0: width
   DataType type = DataType::bf16;
+  ReduceOp op = ReduceOp::sum;
   Counts counts = {};
   std::size_t input_rows = 0;   // rows that the input has room for: this rank's capacity for all slots
   std::size_t output_rows = 0;  // rows that the output has room for: this rank's capacity for its slot
@@ -208,8 +225,8 @@ struct ReduceScatterVArgs {
   std::uint32_t tag = 0;
   Launch launch = {};
 };
-// output_q[i] = sum over ranks r of input_r[O_q + i] for i < n_q, and zero in the slot's pads. Counts and errors are as
-// in all_gather_v, sums as in all_reduce.
+// output_q[i] = reduction over ranks r of input_r[O_q + i] for i < n_q, and zero in the slot's pads. Counts and errors
+// are as in all_gather_v, reductions as in all_reduce.
 void reduce_scatter_v(const Group& group, const ReduceScatterVArgs& args);
 
 }  // namespace weft

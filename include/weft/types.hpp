@@ -15,13 +15,17 @@ namespace weft {
 // A CUDA stream. On CPU ranks it must be null: operations run in the calling thread and are complete on return.
 using Stream = CUstream_st*;
 
-// Element types. Sums of floating types are made in f32, in rank order, and rounded once (to nearest even).
-enum class DataType : std::uint8_t { bf16, f16, f32, i32 };
+// Element types. Sums of floating types are made in f32, in rank order, and rounded once (to nearest even). i64 and u8
+// are for all_reduce, reduce and the reduce-scatters; copies know no element type.
+enum class DataType : std::uint8_t { bf16, f16, f32, i32, i64, u8 };
 
 // sum: f32 accumulation for floating types (a NaN result is the canonical quiet NaN: 0x7fff, 0x7fff, 0x7fffffff),
-//      modulo 2^32 for i32.
+//      modulo 2^32 for i32, 2^64 for i64, 2^8 for u8.
 // max: NaN wins over every number; +0 is larger than −0.
-enum class ReduceOp : std::uint8_t { sum, max };
+// min: NaN wins over every number; −0 is smaller than +0.
+// avg: the sum, divided by the number of ranks. Floating types: the f32 sum is divided in f32, then rounded like a sum.
+//      Integers: the sum of i32 and i64 as above, the exact sum of u8; the quotient is rounded toward zero.
+enum class ReduceOp : std::uint8_t { sum, max, min, avg };
 
 // The algorithm of an all-reduce. `automatic` chooses by device, world size and message size among Weft's own, whose
 // results are bit-identical.
@@ -65,16 +69,22 @@ enum class Sharding : std::uint8_t { none, balanced, ceil };
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 
 constexpr std::size_t size_of(DataType type) {
-  return type == DataType::bf16 || type == DataType::f16 ? 2 : 4;
+  constexpr std::size_t sizes[] = {2, 2, 4, 4, 8, 1};
+  return sizes[static_cast<int>(type)];
+}
+
+constexpr bool is_floating(DataType type) {
+  return type == DataType::bf16 || type == DataType::f16 || type == DataType::f32;
 }
 
 constexpr std::string_view name(DataType type) {
-  constexpr std::string_view names[] = {"bf16", "f16", "f32", "i32"};
+  constexpr std::string_view names[] = {"bf16", "f16", "f32", "i32", "i64", "u8"};
   return names[static_cast<int>(type)];
 }
 
 constexpr std::string_view name(ReduceOp op) {
-  return op == ReduceOp::sum ? "sum" : "max";
+  constexpr std::string_view names[] = {"sum", "max", "min", "avg"};
+  return names[static_cast<int>(op)];
 }
 
 constexpr std::string_view name(Algorithm algorithm) {

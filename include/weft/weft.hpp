@@ -6,6 +6,7 @@
 #include "weft/counts.hpp"
 #include "weft/error.hpp"
 #include "weft/fused.hpp"
+#include "weft/messages.hpp"
 #include "weft/moe.hpp"
 #include "weft/parallel.hpp"
 #include "weft/recording.hpp"

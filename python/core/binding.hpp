@@ -100,6 +100,13 @@ void make_call(const PyGroup& of, const CallOptions& options, Build&& build, Mak
       group, options, build, [&](const auto& args) { make(group, args); },
       [&](const char* reason, Stream stream) { group.refuse(reason, stream); });
 }
+// The same without words to others: nobody waits, or waits for more than this call and ends by the deadline.
+template <class Build, class Make>
+void make_untold_call(const PyGroup& of, const CallOptions& options, Build&& build, Make&& make) {
+  const Group& group = *of;
+  make_call(
+      group, options, build, [&](const auto& args) { make(group, args); }, [](const char*, Stream) {});
+}
 
 // Words for the values of an enumeration, which begin at 0: its enumerators in C++.
 template <class E>
@@ -107,7 +114,7 @@ inline constexpr int kWords = 0;
 template <>
 inline constexpr auto kWords<Device> = std::to_array<std::string_view>({"automatic", "cpu", "cuda"});
 template <>
-inline constexpr auto kWords<ReduceOp> = std::to_array<std::string_view>({"sum", "max"});
+inline constexpr auto kWords<ReduceOp> = std::to_array<std::string_view>({"sum", "max", "min", "avg"});
 template <>
 inline constexpr auto kWords<Algorithm> = std::to_array<std::string_view>({"automatic", "one_shot", "two_shot",
                                                                            "pipelined", "nccl", "multimem_one_shot",
@@ -135,7 +142,7 @@ inline constexpr auto kWords<RowPath> = std::to_array<std::string_view>({"automa
 template <>
 inline constexpr auto kWords<Overflow> = std::to_array<std::string_view>({"error", "drop"});
 template <>
-inline constexpr auto kWords<DataType> = std::to_array<std::string_view>({"bf16", "f16", "f32", "i32"});
+inline constexpr auto kWords<DataType> = std::to_array<std::string_view>({"bf16", "f16", "f32", "i32", "i64", "u8"});
 
 template <class E>
 E value_of(const char* argument, std::string_view word) {
@@ -160,6 +167,7 @@ void bind_errors(nb::module_& module);
 void bind_communicator(nb::module_& module);
 nb::class_<PyGroup> bind_group(nb::module_& module);
 void bind_collectives(nb::class_<PyGroup>& group);
+void bind_messages(nb::class_<PyGroup>& group);
 void bind_ragged(nb::module_& module, nb::class_<PyGroup>& group);
 void bind_fused(nb::module_& module, nb::class_<PyGroup>& group);
 void bind_exchange(nb::module_& module);

@@ -1,4 +1,4 @@
-// Sums, gathers and scatters with as many rows on every rank.
+// Reductions, gathers and scatters with as many rows on every rank.
 #include "binding.hpp"
 #include "operations.hpp"
 
@@ -25,6 +25,24 @@ void all_reduce(const PyGroup& self, nb::handle output, nb::handle input, const 
     return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_reduce);
+}
+
+void reduce(const PyGroup& self, nb::handle output, nb::handle input, const char* op, int root, nb::handle stream,
+            std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    const bool at_root = tensors.group.rank() == root;
+    const auto out = at_root ? tensors.optional("output", output, Access::write) : std::nullopt;
+    const Tensor* const result = of_root("output", at_root, out);
+    const bool in_place = input.is_none();
+    const Tensor in = in_place && result != nullptr
+                          ? *result
+                          : tensors.input(in_place ? "output" : "input", in_place ? output : input);
+    ReduceArgs args = reduce_args(result, in);
+    args.op = value_of<ReduceOp>("op", op);
+    args.root = root;
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::reduce);
 }
 
 void all_gather_into_tensor(const PyGroup& self, nb::handle output, nb::handle input, nb::handle stream,
@@ -56,11 +74,13 @@ void broadcast(const PyGroup& self, nb::handle output, nb::handle input, int roo
   make_call(self, {stream, tag, blocks, threads}, build, weft::broadcast);
 }
 
-void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle input, nb::handle stream,
+void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle input, const char* op, nb::handle stream,
                            std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, input);
-    return reduce_scatter_args(out, in, tensors.group.size());
+    ReduceScatterArgs args = reduce_scatter_args(out, in, tensors.group.size());
+    args.op = value_of<ReduceOp>("op", op);
+    return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_tensor);
 }
@@ -84,9 +104,22 @@ void bind_collectives(nb::class_<PyGroup>& group) {
 output = the reduction over ranks of their inputs. Results have the same bits on every rank, in every run, with every
 algorithm of Weft's own, on CPU and GPU.
 
-output: elements side by side, of any shape: bf16, f16, f32 or i32. input: as many of the same type; None: `output`.
-op: "sum" or "max" (NaN wins over every number).
+output: elements side by side, of any shape: bf16, f16, f32, i32, i64 or u8. input: as many of the same type; None:
+    `output`.
+op: "sum" (integers modulo 2^bits); "max" or "min" (NaN wins over every number); "avg", the sum divided by the number of
+    ranks (integers: rounded toward zero).
 algorithm: "automatic", "one_shot", "two_shot", "pipelined", "nccl", "multimem_one_shot" or "multimem_two_shot".)doc")
+      .def("reduce", reduce, nb::arg("output").none(), nb::arg("input") = nb::none(), nb::kw_only(),
+           nb::arg("op") = "sum", nb::arg("root") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def reduce(self, output: object, input: object = None, *, op: str = 'sum', root: int = 0, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+output = on rank `root` of the group, the reduction over ranks of their inputs, with the bits of all_reduce.
+
+output: as in all_reduce. Other ranks may give None, and nothing is written there. input: as many elements of the same
+type on every rank; None: `output`, of which ranks but the root read alone.
+op: as in all_reduce.)doc")
       .def("all_gather_into_tensor", all_gather_into_tensor, nb::arg("output"), nb::arg("input"), nb::kw_only(),
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def all_gather_into_tensor(self, output: object, input: object, *, stream: object = None, "
@@ -113,14 +146,15 @@ output: of the same shape, apart from the input.)doc")
            "is "
            "read.")
       .def("reduce_scatter_tensor", reduce_scatter_tensor, nb::arg("output"), nb::arg("input"), nb::kw_only(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::sig("def reduce_scatter_tensor(self, output: object, input: object, *, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
+           nb::arg("threads") = 0,
+           nb::sig("def reduce_scatter_tensor(self, output: object, input: object, *, op: str = 'sum', "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
-output = this rank's part of the sum of all inputs, with the bits of all_reduce.
+output = this rank's part of the reduction of all inputs, with the bits of all_reduce.
 
-output: [rows, …] of bf16, f16, f32 or i32, or one dimension; the same shape on every rank.
-input: [size · rows, …], or any dense tensor of as many bytes.)doc")
+output: [rows, …], or one dimension, of all_reduce's types; the same shape on every rank.
+input: [size · rows, …], or any dense tensor of as many bytes. op: as in all_reduce.)doc")
       .def("barrier", barrier, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::sig("def barrier(self, *, stream: object = None, tag: int = 0) -> None"),
            "No rank's barrier ends before every rank's has begun.");

@@ -27,6 +27,7 @@ NB_MODULE(_core, module) {
   nb::class_<PyGroup> group = bind_group(module);
   bind_communicator(module);
   bind_collectives(group);
+  bind_messages(group);
   bind_ragged(module, group);
   bind_fused(module, group);
   bind_exchange(module);

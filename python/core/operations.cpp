@@ -14,6 +14,21 @@ void check_type(const Tensor& out, const Tensor& in) {
     reject(fmt::format("output: elements are {}; the input's are {}", name_of(out.type), name_of(in.type)));
 }
 
+// Elements side by side: as many as the input has.
+void check_like_input(const Tensor& out, const Tensor& in) {
+  check_type(out, in);
+  if (out.count() != in.count()) reject(fmt::format("output: {} elements; the input has {}", out.count(), in.count()));
+  check_dense("output", out, {0, name_of(in.type)});
+}
+
+// Elements side by side: of each rank as many as `part` has.
+void check_parts(const char* argument, const Tensor& parts, const Tensor& part, std::size_t ranks) {
+  if (parts.count() != ranks * part.count())
+    reject(fmt::format("{}: {} elements; it must have {}, {} of each rank", argument, parts.count(),
+                       ranks * part.count(), part.count()));
+  check_dense(argument, parts, {0, name_of(parts.type)});
+}
+
 // The parts that gathers and copies have in common.
 template <class Args>
 Args moved(const Tensor& out, const Tensor& in, const Rows& to, const Rows& from) {
@@ -56,11 +71,24 @@ std::size_t stride_like(const char* argument, const Tensor& tensor, const Tensor
 }  // namespace
 
 AllReduceArgs all_reduce_args(const Tensor& out, const Tensor& in) {
-  check_type(out, in);
-  if (out.count() != in.count()) reject(fmt::format("output: {} elements; the input has {}", out.count(), in.count()));
+  check_like_input(out, in);
   check_dense("input", in, {0, name_of(in.type)});
-  check_dense("output", out, {0, name_of(in.type)});
   return {.input = in.data, .output = out.data, .count = in.count(), .type = data_type_of("output", in)};
+}
+
+const Tensor* of_root(const char* argument, bool at_root, const std::optional<Tensor>& given) {
+  if (!at_root) return nullptr;
+  if (!given) reject(fmt::format("{}: none; the root must have one", argument));
+  return &*given;
+}
+
+ReduceArgs reduce_args(const Tensor* out, const Tensor& in) {
+  check_dense("input", in, {0, name_of(in.type)});
+  if (out != nullptr) check_like_input(*out, in);
+  return {.input = in.data,
+          .output = out == nullptr ? nullptr : out->data,
+          .count = in.count(),
+          .type = data_type_of("input", in)};
 }
 
 AllGatherArgs all_gather_args(const Tensor& out, const Tensor& in, std::size_t ranks) {
@@ -98,6 +126,26 @@ ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::
           .input_stride = from.stride / item,
           .output_stride = to.stride / item,
           .type = data_type_of("input", in)};
+}
+
+GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks) {
+  check_dense("input", in, {0, name_of(in.type)});
+  GatherArgs args{.input = in.data, .bytes = in.bytes()};
+  if (out == nullptr) return args;
+  check_type(*out, in);
+  check_parts("output", *out, in, ranks);
+  args.output = out->data;
+  return args;
+}
+
+ScatterArgs scatter_args(const Tensor& out, const Tensor* in, std::size_t ranks) {
+  check_dense("output", out, {0, name_of(out.type)});
+  ScatterArgs args{.output = out.data, .bytes = out.bytes()};
+  if (in == nullptr) return args;
+  check_type(out, *in);
+  check_parts("input", *in, out, ranks);
+  args.input = in->data;
+  return args;
 }
 
 void set_counts(Counts& counts, const Group& group, const CountTensors& given) {

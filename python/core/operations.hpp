@@ -10,10 +10,22 @@
 namespace weft::python {
 
 AllReduceArgs all_reduce_args(const Tensor& out, const Tensor& in);
+// A tensor that the root alone has: null elsewhere. Rejects a root without it.
+const Tensor* of_root(const char* argument, bool at_root, const std::optional<Tensor>& given);
+ReduceArgs reduce_args(const Tensor* out, const Tensor& in);
 AllGatherArgs all_gather_args(const Tensor& out, const Tensor& in, std::size_t ranks);
 AllToAllArgs all_to_all_args(const Tensor& out, const Tensor& in, std::size_t ranks);
 BroadcastArgs broadcast_args(const Tensor& out, const Tensor& in);
 ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::size_t ranks);
+
+GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks);
+ScatterArgs scatter_args(const Tensor& out, const Tensor* in, std::size_t ranks);
+// A Send or a Receive.
+template <class Message>
+Message message_of(const char* argument, const Tensor& tensor, int peer, std::uint32_t tag) {
+  check_dense(argument, tensor, {0, name_of(tensor.type)});
+  return {.peer = peer, .data = tensor.data, .bytes = tensor.bytes(), .tag = tag};
+}
 
 // Tensors of counts: [numbers] of i32, and null or [of_slots].
 struct CountTensors {

@@ -63,10 +63,11 @@ void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, cons
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_v);
 }
 
-void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
+void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, const char* op,
                       nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     ReduceScatterVArgs args = reduce_scatter_v_args(tensors.output("output", output), tensors.input("input", input));
+    args.op = value_of<ReduceOp>("op", op);
     args.counts = counts_of(counts, tensors);
     return args;
   };
@@ -75,7 +76,6 @@ void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, 
 
 void take_rows(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, std::size_t slots,
                std::size_t slot, std::size_t shards, std::size_t shard, bool split_slots, nb::handle stream) {
-  const Group& group = *self;
   const auto build = [&](Tensors& tensors) {
     TakeRowsArgs args = take_rows_args(tensors.output("output", output), tensors.input("input", input));
     args.counts = counts_of(counts, tensors, slots, slots);
@@ -86,9 +86,7 @@ void take_rows(const PyGroup& self, nb::handle output, nb::handle input, const P
     args.split_slots = split_slots;
     return args;
   };
-  const auto nobody_waits = [](const char*, Stream) {};
-  make_call(
-      group, {stream}, build, [&](const TakeRowsArgs& args) { weft::take_rows(group, args); }, nobody_waits);
+  make_untold_call(self, {stream}, build, weft::take_rows);
 }
 
 void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input, nb::handle host_output,
@@ -173,13 +171,15 @@ input: [capacity, …], of which the first counts.rows[rank] rows are sent; outp
 of 1 to 8 such tensors: hidden state, scales, ids. Rows of one dimension are single elements. Counts that do not fit end
 the call with Errc.capacity.)doc")
       .def("reduce_scatter_v", reduce_scatter_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
+           nb::arg("threads") = 0,
            nb::sig("def reduce_scatter_v(self, output: object, input: object, counts: Counts, *, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "op: str = 'sum', stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
-output = this rank's slot of the sum of all inputs, and zero in its pads, with the bits of all_reduce.
+output = this rank's slot of the reduction of all inputs, and zero in its pads, with the bits of all_reduce.
 
-input: [capacity for all slots, …] of bf16, f16, f32 or i32; output: [capacity for this rank's slot, …].)doc")
+input: [capacity for all slots, …], of all_reduce's types; output: [capacity for this rank's slot, …]. op: as in
+all_reduce.)doc")
       .def("take_rows", take_rows, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("slots"), nb::arg("slot"), nb::arg("shards") = 1, nb::arg("shard") = 0,
            nb::arg("split_slots") = false, nb::arg("stream") = nb::none(),

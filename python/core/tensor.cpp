@@ -110,9 +110,9 @@ dtype type_of(std::string_view name) {
 
 DataType data_type_of(const char* argument, const Tensor& of) {
   const std::string_view given = name_of(of.type);
-  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32})
+  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8})
     if (name(type) == given) return type;
-  reject(fmt::format("{}: elements are {}; sums are of bf16, f16, f32 and i32", argument, given));
+  reject(fmt::format("{}: elements are {}; sums are of bf16, f16, f32, i32, i64 and u8", argument, given));
 }
 
 Tensor Tensors::kept(Tensor tensor) {

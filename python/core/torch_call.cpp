@@ -82,6 +82,12 @@ void check_device(const Group& group, const Tensor& tensor) {
   reject(fmt::format("a tensor on {}, but the group's ranks work on {}", device_text(tensor), name(group.device())));
 }
 
+const Tensor* checked_of_root(const char* argument, const Group& group, int root, const std::optional<Tensor>& given) {
+  const Tensor* const tensor = of_root(argument, group.rank() == root, given);
+  if (tensor != nullptr) check_device(group, *tensor);
+  return tensor;
+}
+
 std::optional<Error> take_last_error() {
   return std::exchange(last_error, std::nullopt);
 }
@@ -136,19 +142,26 @@ std::optional<Tensor> Stack::optional() {
   return taken(reinterpret_cast<TensorHandle>(*value));
 }
 
-std::vector<Tensor> Stack::tensors() {
+std::vector<Value> Stack::list() {
   const Functions& f = functions();
   const auto list = reinterpret_cast<ListHandle>(next());
   std::size_t size = 0;
   check(f.torch_list_size(list, &size), "list_size");
-  std::vector<Tensor> all;
-  for (std::size_t i = 0; i < size; ++i) {
-    Value item = 0;
-    check(f.torch_list_get_item(list, i, &item), "list_get_item");
-    all.push_back(taken(reinterpret_cast<TensorHandle>(item)));
-  }
+  std::vector<Value> items(size);
+  for (std::size_t i = 0; i < size; ++i) check(f.torch_list_get_item(list, i, &items[i]), "list_get_item");
   check(f.torch_delete_list(list), "delete_list");
+  return items;
+}
+
+std::vector<Tensor> Stack::tensors() {
+  std::vector<Tensor> all;
+  for (const Value item : list()) all.push_back(taken(reinterpret_cast<TensorHandle>(item)));
   return all;
+}
+
+std::vector<std::int64_t> Stack::integers() {
+  const std::vector<Value> items = list();
+  return {items.begin(), items.end()};
 }
 
 void Stack::give(const Tensor& tensor) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "operations.hpp"
@@ -32,6 +33,11 @@ struct PackedOptions {
   int field(int begin, int size) const { return static_cast<int>(bits >> begin & ((1u << size) - 1)); }
 };
 
+// A number beyond C++'s is the rank of nobody.
+inline int rank_of(std::int64_t number) {
+  return std::in_range<int>(number) ? static_cast<int>(number) : -1;
+}
+
 // What is on torch's stack, in the schema's order. The callee owns the tensors; they go at the end of the call, when
 // it has been enqueued. torch's allocator reuses memory in the order of the stream, and the call is on the current one.
 class Stack {
@@ -39,18 +45,21 @@ class Stack {
   Stack(Value* values, std::uint64_t count) : values_(values), count_(count) {}
 
   std::int64_t integer() { return static_cast<std::int64_t>(next()); }
+  int rank() { return rank_of(integer()); }
   PackedOptions options() { return PackedOptions(integer()); }
   bool flag() { return (next() & 0xff) != 0; }
   float real();
   Tensor tensor();
   std::optional<Tensor> optional();
   std::vector<Tensor> tensors();
+  std::vector<std::int64_t> integers();
 
   // Behind the last value.
   void give(const Tensor& tensor);
 
  private:
   Value next();
+  std::vector<Value> list();
   Tensor taken(TensorHandle handle);
 
   Value* values_;
@@ -61,8 +70,9 @@ class Stack {
 template <class Args>
 PackedOptions set_options(Args& args, Stack& stack) {
   const PackedOptions options = stack.options();
-  args.tag = options.tag();
+  if constexpr (requires { args.tag; }) args.tag = options.tag();
   if constexpr (requires { args.launch; }) args.launch = options.launch();
+  if constexpr (requires { args.op; }) args.op = options.op();
   return options;
 }
 
@@ -87,8 +97,11 @@ struct Operator {
   Kernel kernel;
 };
 const std::vector<Operator>& exchange_operators();
+const std::vector<Operator>& message_operators();
 
 void check_device(const Group& group, const Tensor& tensor);
+// A tensor that the root alone has, as of_root gives it.
+const Tensor* checked_of_root(const char* argument, const Group& group, int root, const std::optional<Tensor>& given);
 
 // Makes the call of an operator, and tells the other ranks if it was refused.
 template <class Build, class Make, class Refuse>

@@ -20,13 +20,31 @@ void all_reduce(Stack& stack) {
       [&] {
         check_device(group, in);
         AllReduceArgs args = all_reduce_args(out, in);
-        const PackedOptions options = set_options(args, stack);
-        args.op = options.op();
-        args.algorithm = options.algorithm();
+        args.algorithm = set_options(args, stack).algorithm();
         return args;
       },
       weft::all_reduce);
   if (!InPlace) stack.give(out);
+}
+
+// reduce(Tensor(a!)? output, Tensor(b!) input, int group, int root, int options) -> (): the input seems to change, as
+// ranks but the root may have no output, and a compiler drops a call that changes nothing.
+void reduce(Stack& stack) {
+  const std::optional<Tensor> out = stack.optional();
+  const Tensor in = stack.tensor();
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        const int root = stack.rank();
+        const Tensor* const result = checked_of_root("output", group, root, out);
+        check_device(group, in);
+        ReduceArgs args = reduce_args(result, in);
+        args.root = root;
+        set_options(args, stack);
+        return args;
+      },
+      weft::reduce);
 }
 
 // An output and an input that a function turns into arguments.
@@ -55,7 +73,7 @@ void broadcast(Stack& stack) {
       [&] {
         check_device(group, x);
         BroadcastArgs args = broadcast_args(x, x);
-        args.root = static_cast<int>(stack.integer());
+        args.root = stack.rank();
         set_options(args, stack);
         return args;
       },
@@ -216,6 +234,7 @@ void all_gather_counts(Stack& stack) {
 const Operator kOperators[] = {
     {"all_reduce_", "(Tensor(a!) x, int group, int options) -> ()", kernel<all_reduce<true>>},
     {"all_reduce", "(Tensor x, int group, int options) -> Tensor", kernel<all_reduce<false>>},
+    {"reduce", "(Tensor(a!)? output, Tensor(b!) input, int group, int root, int options) -> ()", kernel<reduce>},
     {"all_gather_into_tensor", "(Tensor(a!) output, Tensor input, int group, int options) -> ()",
      kernel<moves<all_gather_args, weft::all_gather_into_tensor>>},
     {"all_to_all", "(Tensor(a!) output, Tensor input, int group, int options) -> ()",
@@ -256,7 +275,8 @@ void define_operators() {
   LibraryHandle library = nullptr;  // it stays: operators live as long as the process
   check(f.aoti_torch_library_init_def("weft", "weft", 0, &library), "library_init_def");
   std::vector<Operator> all(std::begin(kOperators), std::end(kOperators));
-  all.insert(all.end(), exchange_operators().begin(), exchange_operators().end());
+  for (const std::vector<Operator>& more : {message_operators(), exchange_operators()})
+    all.insert(all.end(), more.begin(), more.end());
   for (const Operator& of : all)
     check(f.aoti_torch_library_def(library, fmt::format("{}{}", of.name, of.schema).c_str()), of.name);
   for (const char* key : {"CPU", "CUDA"}) {

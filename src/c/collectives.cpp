@@ -19,6 +19,22 @@ struct Mirror<weft_all_reduce_args> {
 };
 
 template <>
+struct Mirror<weft_reduce_args> {
+  using Cpp = ReduceArgs;
+  static constexpr const char* name = "weft_reduce_args";
+  static constexpr std::size_t least = offsetof(weft_reduce_args, blocks);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    copy(c.input, cpp.input);
+    copy(c.output, cpp.output);
+    copy(c.count, cpp.count);
+    copy(c.type, cpp.type);
+    copy(c.op, cpp.op);
+    copy(c.root, cpp.root);
+    launch_fields(c, cpp, copy);
+  }
+};
+
+template <>
 struct Mirror<weft_all_gather_args> {
   using Cpp = AllGatherArgs;
   static constexpr const char* name = "weft_all_gather_args";
@@ -68,6 +84,7 @@ struct Mirror<weft_reduce_scatter_args> {
     copy(c.rows, cpp.rows);
     copy(c.width, cpp.width);
     copy(c.type, cpp.type);
+    copy(c.op, cpp.op);
     launch_fields(c, cpp, copy);
   }
 };
@@ -94,6 +111,13 @@ weft_code weft_all_reduce_args_init(weft_all_reduce_args* args, size_t size) {
 }
 weft_code weft_all_reduce(const weft_group* group, const weft_all_reduce_args* args) {
   return call(weft::all_reduce, group, args);
+}
+
+weft_code weft_reduce_args_init(weft_reduce_args* args, size_t size) {
+  return init(args, size);
+}
+weft_code weft_reduce(const weft_group* group, const weft_reduce_args* args) {
+  return call(weft::reduce, group, args);
 }
 
 weft_code weft_all_gather_args_init(weft_all_gather_args* args, size_t size) {

@@ -28,9 +28,10 @@ void row_fields(auto& c, auto& cpp, auto copy) {
   copy(c.output_stride, cpp.output_stride);
 }
 
+// Messages have their tags themselves.
 void launch_fields(auto& c, auto& cpp, auto copy) {
   copy(c.stream, cpp.stream);
-  copy(c.tag, cpp.tag);
+  if constexpr (requires { cpp.tag; }) copy(c.tag, cpp.tag);
   copy(c.blocks, cpp.launch.blocks);
   copy(c.threads, cpp.launch.threads);
 }

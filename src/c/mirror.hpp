@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -109,6 +110,19 @@ typename Mirror<T>::Cpp cpp_of(const T& full) {
 template <class T>
 typename Mirror<T>::Cpp cpp_or_defaults(const T* given) {
   return given == nullptr ? typename Mirror<T>::Cpp{} : cpp_of(whole(given));
+}
+
+// A table of the caller's structs, all of the first one's `size`, as far as `all` has room.
+template <class T>
+void translate(const char* name, const T* first, std::span<typename Mirror<T>::Cpp> all) {
+  if (all.empty()) return;
+  const std::size_t size = at(name, first).size;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const T* const given = reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) + i * size);
+    if (given->size != size)
+      throw Error(Errc::invalid_argument, fmt::format("{}[{}].size: {} is not {}", name, i, given->size, size));
+    all[i] = cpp_of(whole(given));
+  }
 }
 
 // A function that makes one call on a group.

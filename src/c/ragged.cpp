@@ -41,6 +41,7 @@ struct Mirror<weft_reduce_scatter_v_args> {
     row_fields(c, cpp, copy);
     copy(c.width, cpp.width);
     copy(c.type, cpp.type);
+    copy(c.op, cpp.op);
     copy(c.input_rows, cpp.input_rows);
     copy(c.output_rows, cpp.output_rows);
     launch_fields(c, cpp, copy);
@@ -91,17 +92,10 @@ namespace {
 using Tensors = std::array<GatheredTensor, kMaxGatheredTensors>;
 
 // The tensors of a call. The call rejects a wrong number of them before it looks at any.
-std::span<const GatheredTensor> translate(const weft_all_gather_v_args& args, Tensors& tensors) {
-  if (args.tensor_count == 0 || args.tensor_count > tensors.size()) return {tensors.data(), args.tensor_count};
-  const std::size_t size = at("tensors", args.tensors).size;
-  for (std::size_t i = 0; i < args.tensor_count; ++i) {
-    const auto* const bytes = reinterpret_cast<const std::byte*>(args.tensors) + i * size;
-    const auto* const tensor = reinterpret_cast<const weft_gathered_tensor*>(bytes);
-    if (tensor->size != size)
-      throw Error(Errc::invalid_argument, fmt::format("tensors[{}].size: {} is not {}", i, tensor->size, size));
-    tensors[i] = cpp_of(whole(tensor));
-  }
-  return {tensors.data(), args.tensor_count};
+std::span<const GatheredTensor> tensors_of(const weft_all_gather_v_args& args, Tensors& tensors) {
+  const std::span<GatheredTensor> all(tensors.data(), args.tensor_count);
+  if (args.tensor_count <= tensors.size()) translate("tensors", args.tensors, all);
+  return all;
 }
 
 }  // namespace
@@ -126,7 +120,7 @@ weft_code weft_all_gather_v(const weft_group* group, const weft_all_gather_v_arg
     const weft_all_gather_v_args full = whole(args);
     weft::AllGatherVArgs cpp = cpp_of(full);
     Tensors tensors;
-    cpp.tensors = translate(full, tensors);
+    cpp.tensors = tensors_of(full, tensors);
     cpp.counts = cpp_or_defaults(full.counts);
     weft::all_gather_v(at("group", group).group, cpp);
   });

@@ -26,8 +26,9 @@ static_assert(same(WEFT_OK, Errc::ok) && same(WEFT_INVALID_ARGUMENT, Errc::inval
               same(WEFT_IN_FLIGHT, Errc::in_flight) && same(WEFT_OVERFLOW, Errc::overflow) &&
               same(WEFT_CAPACITY, Errc::capacity));
 static_assert(same(WEFT_BF16, DataType::bf16) && same(WEFT_F16, DataType::f16) && same(WEFT_F32, DataType::f32) &&
-              same(WEFT_I32, DataType::i32));
-static_assert(same(WEFT_SUM, ReduceOp::sum) && same(WEFT_MAX, ReduceOp::max));
+              same(WEFT_I32, DataType::i32) && same(WEFT_I64, DataType::i64) && same(WEFT_U8, DataType::u8));
+static_assert(same(WEFT_SUM, ReduceOp::sum) && same(WEFT_MAX, ReduceOp::max) && same(WEFT_MIN, ReduceOp::min) &&
+              same(WEFT_AVG, ReduceOp::avg));
 static_assert(same(WEFT_ALGORITHM_AUTOMATIC, Algorithm::automatic) &&
               same(WEFT_ALGORITHM_ONE_SHOT, Algorithm::one_shot) &&
               same(WEFT_ALGORITHM_TWO_SHOT, Algorithm::two_shot) &&
@@ -71,7 +72,7 @@ using weft::c::name_of;
 extern "C" {
 
 size_t weft_size_of(weft_data_type type) {
-  const bool known = type >= WEFT_BF16 && type <= WEFT_I32;
+  const bool known = type >= WEFT_BF16 && type <= WEFT_U8;
   return known ? weft::size_of(static_cast<weft::DataType>(type)) : 0;
 }
 
@@ -79,10 +80,10 @@ const char* weft_code_name(weft_code code) {
   return name_of(code, weft::Errc::capacity);
 }
 const char* weft_data_type_name(weft_data_type type) {
-  return name_of(type, weft::DataType::i32);
+  return name_of(type, weft::DataType::u8);
 }
 const char* weft_reduce_op_name(weft_reduce_op op) {
-  return name_of(op, weft::ReduceOp::max);
+  return name_of(op, weft::ReduceOp::avg);
 }
 const char* weft_algorithm_name(weft_algorithm algorithm) {
   return name_of(algorithm, weft::Algorithm::multimem_two_shot);

@@ -20,6 +20,10 @@ void check_size(const char* name, std::size_t size) {
   require(size <= kMostRows, "{}: {} is not between 0 and 2^40", name, size);
 }
 
+void check_root(const GroupState& group, int root) {
+  require(root >= 0 && root < group.size(), "root: {} is not a rank of the group, 0 … {}", root, group.size() - 1);
+}
+
 void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
   const int most = group.communicator().fabric().max_blocks();
   const bool fits = launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most);

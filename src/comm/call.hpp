@@ -45,12 +45,17 @@ class GroupCall {
   GroupCall(const Group& caller, Stream stream) : group_(held(caller)), channel_(&group_.state()), stream_(stream) {}
   const Group& group() const { return group_; }
   GroupState& channel() const { return *channel_; }
+  // Whose calls it follows.
+  GroupState& order() const { return group_.state(); }
   Stream stream() const { return stream_; }
   // As is_kept() says. Asked once, as each question under capture keeps the fabric.
   bool kept() {
     if (!kept_) kept_ = is_kept(group_, stream_);
     return *kept_;
   }
+
+ protected:
+  void use_channel(GroupState& channel) { channel_ = &channel; }
 
  private:
   Group group_;
@@ -122,14 +127,14 @@ void make_call(Op& op) {
     const CallName name = op.plan(op.kept());
     channel.remember(name);
     const bool in_turn = Op::kInTurn && !op.kept();  // a capture may not wait for what is outside it
-    if (in_turn) channel.begin_turn(op.stream());
+    if (in_turn) op.order().begin_turn(op.stream());
     const Call call = channel.call(name.fingerprint);
     op.each_step([&](KernelCall&& step) {
       step.call = call;
       step.stream = op.stream();
       run_held(op.group(), step);
     });
-    if (in_turn) channel.end_turn(op.stream());
+    if (in_turn) op.order().end_turn(op.stream());
   };
   if constexpr (!Op::kPeersWait) {
     make();

@@ -15,6 +15,7 @@ std::shared_ptr<const GroupState> CommunicatorState::channel_owner(std::uint32_t
   for (const auto& group : groups_) {
     if (group != nullptr && group->id() == static_cast<int>(channel)) return {std::shared_ptr<void>(), group.get()};
   }
+  if (channel == kMailChannel) return {std::shared_ptr<void>(), mail_.get()};
   for (const Tenants& kind : tenants_) {
     for (const auto& tenant : kind.by_slot) {
       if (tenant == nullptr) continue;
@@ -81,6 +82,19 @@ std::string describe_misfit(const FaultRecord& record) {
 
 int rank_or_none(std::uint32_t peer) {
   return peer == kNoPeer ? -1 : static_cast<int>(peer);
+}
+
+// Two ranks that exchange messages have no common epoch.
+bool has_no_epochs(const GroupState* group) {
+  return group != nullptr && group->is_mail();
+}
+std::string waited_for(const GroupState* group, const Fault& fault) {
+  if (has_no_epochs(group)) return " has not come for its part of the message";
+  return fmt::format(" was last seen in epoch {}", fault.epoch_seen);
+}
+std::string told(const GroupState* group, const Fault& fault) {
+  if (has_no_epochs(group)) return fmt::format(" sent {}", fault.theirs);
+  return fmt::format(" called {} in epoch {}", fault.theirs, fault.epoch_seen);
 }
 
 }  // namespace
@@ -217,11 +231,11 @@ void CommunicatorState::throw_found(const Found& found, const GroupState& asked)
     text += fmt::format("; peer {}", fault.peer);
   }
   if (fault.code == Errc::timeout) {
-    if (fault.peer >= 0) text += fmt::format(" was last seen in epoch {}", fault.epoch_seen);
+    if (fault.peer >= 0) text += waited_for(found.group.get(), fault);
     text += fmt::format("; deadline {} ms",
                         std::chrono::duration_cast<std::chrono::milliseconds>(config_.deadline).count());
   }
-  if (fault.code == Errc::mismatch) text += fmt::format(" called {} in epoch {}", fault.theirs, fault.epoch_seen);
+  if (fault.code == Errc::mismatch) text += told(found.group.get(), fault);
   if (!fault.reason.empty()) text += fmt::format("; {}", fault.reason);
   const GroupState& group = found.group != nullptr ? *found.group : asked;
   text += last_calls(&group == &asked ? "this group" : "the group that failed", history(group));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "protocol/mail.hpp"
 #include "protocol/session.hpp"
 
 namespace weft::detail {
@@ -45,6 +46,8 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     // A send whose wait will not come was a call: some peers may have waited for theirs, and count it.
     if (local.busy != kIdle && local.busy != kBusy) local.begin_at(local.epochs[0].value + 1);
     local.busy = kIdle;
+    // Ranks that make no common calls have no common epoch, but begin again with one.
+    if (is_mail()) local.begin_at(communicator_.initial_epoch());
   }
 
   direct_ = true;
@@ -84,12 +87,12 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
       const std::vector<std::uint64_t> old(words, static_cast<std::uint64_t>(local.epochs[0].value - 1) << 32);
       fabric.write(mine + offset, old.data(), old.size() * sizeof(std::uint64_t));
     };
+    if (is_mail()) {
+      each_old_mail_word(layout_, channel.size, make_old);
+    } else {
+      each_old_words(layout_, channel.size, make_old);
+    }
     const auto members = static_cast<std::uint64_t>(size());
-    make_old(layout_.headers, (kBanks + 1) * members);
-    make_old(layout_.pipeline_signals, 2 * layout_.pipeline_slots * members);
-    make_old(layout_.pipeline_credits, layout_.pipeline_slots * members);
-    make_old(layout_.symmetric_signals, 2 * layout_.symmetric_chunks * members);
-    make_old(layout_.ready_flags, layout_.symmetric_chunks != 0 ? members : 0);
     make_old(multimem_.signals, 2 * multimem_.chunks * members);
   }
   if (moved) generation_ = communicator_.new_generation();  // graphs captured before hold the old addresses

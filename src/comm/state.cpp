@@ -106,11 +106,15 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   std::vector<int> everyone(static_cast<std::size_t>(meet.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   const auto size = static_cast<std::uint32_t>(meet.size());
+  state->mail_ = std::make_unique<GroupState>(*state, kMailChannel, everyone, meet.rank(), 0,
+                                              state->region_offset(chosen.max_groups + 1), mail_layout(chosen, size));
   state->groups_[0] =
       std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), 0, state->region_offset(0),
                                    world_layout(chosen, size), world_multimem(chosen, size));
   state->open_window();
-  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(state->first_epoch_, true); });
+  meet.agree_on("prepare memory", [&] {
+    for (GroupState* group : {state->groups_[0].get(), state->mail_.get()}) group->arm(state->first_epoch_, true);
+  });
   state->check_nccl(state->groups_[0].get());
   logger().info("rank {} of {}: {}; tuned by {}", meet.rank(), meet.size(), state->fabric_->description(),
                 state->groups_[0]->tuning().reason);
@@ -142,7 +146,7 @@ std::size_t CommunicatorState::region_offset(int group) const {
 }
 
 void CommunicatorState::open_window() {
-  window_bytes_ = region_offset(config_.max_groups + 1);
+  window_bytes_ = detail::window_bytes(config_, static_cast<std::uint32_t>(size()));
   fabric_->open_window(*bootstrap_, 0, window_bytes_);
   const std::vector<std::byte> zero(kWindowHeaderBytes);
   if (fabric_->window(0, rank()) != nullptr) fabric_->write(fabric_->window(0, rank()), zero.data(), zero.size());
@@ -297,6 +301,7 @@ void CommunicatorState::release() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->set_released();
     }
+    mail_->set_released();
     each_tenant([](Tenant& tenant) { tenant.set_released(); });
     fabric_->finish_calls();
   });
@@ -334,6 +339,7 @@ void CommunicatorState::acquire() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->arm({}, any_moved);
     }
+    mail_->arm({}, any_moved);
     each_tenant([&](Tenant& tenant) { tenant.arm({}, any_moved); });
   });
   released_ = false;

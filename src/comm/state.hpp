@@ -40,6 +40,8 @@ class GroupState {
   const TuningChoice& tuning() const { return tuning_; }
   // All members' windows can be reached by plain stores: Weft's own algorithms work.
   bool direct() const { return direct_; }
+  // The channel of messages, which pairs of ranks use by themselves (protocol/mail.hpp).
+  bool is_mail() const { return id_ == kMailChannel; }
 
   // Puts memory to rest and fills the table; the caller's next meeting fences it for peers. Epochs begin at
   // `first_epoch` (a new group); without one they go on (a window taken again). `moved`: some rank's window has another
@@ -119,6 +121,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::size_t window_bytes() const;
   std::string multicast() const;  // see Communicator
   GroupState& world() const { return *groups_.front(); }
+  GroupState& mail() const { return *mail_; }
+  std::uint32_t initial_epoch() const { return first_epoch_; }
 
   // Most blocks of one call. Calls of different groups may run at once, and in another order on another rank. So all of
   // them must fit on the GPU beside each other, with the call that is brought up behind each.
@@ -218,6 +222,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   mutable std::uint32_t warned_epoch_ = 0;
   mutable std::optional<Found> ending_, stale_replay_;  // the first found stay
   std::vector<std::unique_ptr<GroupState>> groups_;     // by id, the world first; null if this rank is not in it
+  std::unique_ptr<GroupState> mail_;
   std::vector<Tenants> tenants_;  // by first window. They keep no reference to this communicator's owner.
   std::uint32_t generations_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/units.hpp"
+#include "protocol/mail.hpp"
 #include "tuning/buffer_sizes.hpp"
 
 namespace weft::detail {
@@ -51,6 +52,13 @@ RegionLayout group_layout(const Config& config, std::uint32_t size) {
   return make_layout(size, or_default(config.group_one_shot_bytes, one_shot),
                      or_default(config.group_two_shot_bytes, two_shot),
                      default_pipeline_shape(config.device, size, false));
+}
+
+// A pair's slots are as many on every rank, so many ranks have fewer of them.
+RegionLayout mail_layout(const Config& config, std::uint32_t size) {
+  if (config.device == Device::cpu) return mail_layout(size, {.slots = 4, .packs = 256});
+  if (config.small_buffers) return mail_layout(size, {.slots = 8, .packs = 256});
+  return mail_layout(size, {.slots = size <= 8 ? 32u : 8u, .packs = 1024});
 }
 
 std::size_t region_offset(const Config& config, std::uint32_t world_size, int group) {

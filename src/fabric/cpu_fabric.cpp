@@ -20,8 +20,8 @@ namespace {
 
 // The memory behind Control's pointers.
 struct ControlMemory {
-  Channel channels[kMaxGroups] = {};
-  LocalState locals[kMaxGroups] = {};
+  Channel channels[kMaxChannels] = {};
+  LocalState locals[kMaxChannels] = {};
   HostNumbers numbers[kMaxGroups] = {};
   std::uint32_t claim[kFaultKinds] = {};
   std::uint32_t abort = 0;

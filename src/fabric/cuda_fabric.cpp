@@ -33,8 +33,8 @@ namespace {
 
 // Control's part on the device. Its address is fixed for the fabric's life.
 struct DeviceControl {
-  Channel channels[kMaxGroups];
-  LocalState locals[kMaxGroups];
+  Channel channels[kMaxChannels];
+  LocalState locals[kMaxChannels];
   HostNumbers numbers[kMaxGroups];
   std::byte* windows[kMaxRanks];
   std::uint32_t claim[kFaultKinds];

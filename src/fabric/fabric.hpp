@@ -19,11 +19,12 @@
 namespace weft::detail {
 
 inline constexpr int kMaxGroups = 64;  // of one communicator, the world included
+inline constexpr int kMailChannel = kMaxGroups, kMaxChannels = kMaxGroups + 1;
 
 // Memory that this rank's operations use besides windows. Its address stays until the last captured graph is gone.
 struct Control {
-  Channel* channels;     // [kMaxGroups]
-  LocalState* locals;    // [kMaxGroups]
+  Channel* channels;     // [kMaxChannels]
+  LocalState* locals;    // [kMaxChannels]
   HostNumbers* numbers;  // [kMaxGroups]
   std::uint32_t* claim;  // [kFaultKinds]
   const std::uint32_t* abort;

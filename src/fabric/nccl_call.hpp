@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <variant>
+#include <vector>
 
 #include "base/call_words.hpp"
+#include "weft/messages.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
@@ -21,6 +23,15 @@ struct NcclReduceScatter {
   void* output;
   std::size_t count;
   DataType type;
+  ReduceOp op;
+};
+struct NcclReduce {
+  const void* input;
+  void* output;  // of the root
+  std::size_t count;
+  DataType type;
+  ReduceOp op;
+  int root;
 };
 struct NcclAllGather {
   const void* input;
@@ -38,10 +49,15 @@ struct NcclBroadcast {
   std::size_t bytes;
   int root;
 };
+// Of this rank, all at once. Those without bytes are left out, on both sides.
+struct NcclMessages {
+  std::vector<Send> sends;
+  std::vector<Receive> receives;
+};
 struct NcclBarrier {};
 
-using NcclWork =
-    std::variant<NcclAllReduce, NcclReduceScatter, NcclAllGather, NcclAllToAll, NcclBroadcast, NcclBarrier>;
+using NcclWork = std::variant<NcclAllReduce, NcclReduceScatter, NcclReduce, NcclAllGather, NcclAllToAll, NcclBroadcast,
+                              NcclMessages, NcclBarrier>;
 
 struct NcclCall {
   int group;

@@ -26,8 +26,13 @@ std::string in_words(ncclComm_t comm, ncclResult_t result) {
 }
 
 ncclDataType_t type_of(DataType type) {
-  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32, ncclInt64, ncclUint8};
   return types[static_cast<int>(type)];
+}
+
+ncclRedOp_t op_of(ReduceOp op) {
+  constexpr ncclRedOp_t ops[] = {ncclSum, ncclMax, ncclMin, ncclAvg};
+  return ops[static_cast<int>(op)];
 }
 
 struct Enqueue {
@@ -36,11 +41,13 @@ struct Enqueue {
   std::int32_t* zero;
 
   ncclResult_t operator()(const NcclAllReduce& w) const {
-    const ncclRedOp_t op = w.op == ReduceOp::sum ? ncclSum : ncclMax;
-    return nccl().all_reduce(w.input, w.output, w.count, type_of(w.type), op, comm, stream);
+    return nccl().all_reduce(w.input, w.output, w.count, type_of(w.type), op_of(w.op), comm, stream);
   }
   ncclResult_t operator()(const NcclReduceScatter& w) const {
-    return nccl().reduce_scatter(w.input, w.output, w.count, type_of(w.type), ncclSum, comm, stream);
+    return nccl().reduce_scatter(w.input, w.output, w.count, type_of(w.type), op_of(w.op), comm, stream);
+  }
+  ncclResult_t operator()(const NcclReduce& w) const {
+    return nccl().reduce(w.input, w.output, w.count, type_of(w.type), op_of(w.op), w.root, comm, stream);
   }
   ncclResult_t operator()(const NcclAllGather& w) const {
     return nccl().all_gather(w.input, w.output, w.bytes, ncclChar, comm, stream);
@@ -50,6 +57,19 @@ struct Enqueue {
   }
   ncclResult_t operator()(const NcclBroadcast& w) const {
     return nccl().broadcast(w.input, w.output, w.bytes, ncclChar, w.root, comm, stream);
+  }
+  // A group that has begun must end, or later calls of this thread would join it. The first error stays.
+  ncclResult_t operator()(const NcclMessages& w) const {
+    ncclResult_t result = nccl().group_start();
+    if (result != ncclSuccess) return result;
+    const auto add = [&](auto function, const auto& message) {
+      if (message.bytes == 0 || (result != ncclSuccess && result != ncclInProgress)) return;
+      result = function(message.data, message.bytes, ncclChar, message.peer, comm, stream);
+    };
+    for (const Send& message : w.sends) add(nccl().send, message);
+    for (const Receive& message : w.receives) add(nccl().recv, message);
+    const ncclResult_t ended = nccl().group_end();
+    return result == ncclSuccess || result == ncclInProgress ? ended : result;
   }
   // Sums of zeros in place: the word stays zero even if several groups do this at once.
   ncclResult_t operator()(const NcclBarrier&) const {

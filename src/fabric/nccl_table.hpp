@@ -41,9 +41,14 @@ struct NcclTable {
 
   decltype(&ncclAllReduce) all_reduce = library.need("ncclAllReduce");
   decltype(&ncclReduceScatter) reduce_scatter = library.need("ncclReduceScatter");
+  decltype(&ncclReduce) reduce = library.need("ncclReduce");
   decltype(&ncclAllGather) all_gather = library.need("ncclAllGather");
   decltype(&ncclAlltoAll) all_to_all = library.need("ncclAlltoAll");
   decltype(&ncclBroadcast) broadcast = library.need("ncclBroadcast");
+  decltype(&ncclSend) send = library.need("ncclSend");
+  decltype(&ncclRecv) recv = library.need("ncclRecv");
+  decltype(&ncclGroupStart) group_start = library.need("ncclGroupStart");
+  decltype(&ncclGroupEnd) group_end = library.need("ncclGroupEnd");
 
   decltype(&ncclMemAlloc) mem_alloc = library.need("ncclMemAlloc");
   decltype(&ncclMemFree) mem_free = library.need("ncclMemFree");

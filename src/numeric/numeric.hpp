@@ -247,23 +247,58 @@ struct Element<DataType::f32> {
   static WEFT_FN float widen(Storage bits) { return bits_of<float>(bits); }
   static WEFT_FN Storage narrow(float value) { return bits_of<std::uint32_t>(canonical(value)); }
 };
+// Sums are modulo a power of two, which signed arithmetic would leave undefined.
 template <>
 struct Element<DataType::i32> {
   using Storage = std::uint32_t;
-  using Accumulator = std::uint32_t;  // sums are modulo 2^32, which signed arithmetic would leave undefined
+  using Accumulator = std::uint32_t;
   static WEFT_FN std::uint32_t widen(Storage bits) { return bits; }
   static WEFT_FN Storage narrow(std::uint32_t value) { return value; }
 };
+template <>
+struct Element<DataType::i64> {
+  using Storage = std::uint64_t;
+  using Accumulator = std::uint64_t;
+  static WEFT_FN std::uint64_t widen(Storage bits) { return bits; }
+  static WEFT_FN Storage narrow(std::uint64_t value) { return value; }
+};
+// An accumulator has room for the exact sum of all ranks.
+template <>
+struct Element<DataType::u8> {
+  using Storage = std::uint8_t;
+  using Accumulator = std::uint32_t;
+  static WEFT_FN std::uint32_t widen(Storage bits) { return bits; }
+  static WEFT_FN Storage narrow(std::uint32_t value) { return static_cast<Storage>(value); }
+};
 
-template <ReduceOp op>
-WEFT_FN float combine(float a, float b) {
-  if constexpr (op == ReduceOp::sum) return a + b;
+// Accumulators of integers have a sign. larger(): of two accumulators. flipped(): turns an order round, and is its own
+// inverse: a minimum is the flipped maximum of flipped values. divided(): by a number of ranks.
+WEFT_FN float larger(float a, float b) {
   return max_defined(a, b);
 }
-template <ReduceOp op>
-WEFT_FN std::uint32_t combine(std::uint32_t a, std::uint32_t b) {
-  if constexpr (op == ReduceOp::sum) return a + b;
+WEFT_FN std::uint32_t larger(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a) > static_cast<std::int32_t>(b) ? a : b;
+}
+WEFT_FN std::uint64_t larger(std::uint64_t a, std::uint64_t b) {
+  return static_cast<std::int64_t>(a) > static_cast<std::int64_t>(b) ? a : b;
+}
+WEFT_FN float flipped(float value) {
+  return bits_of<float>(bits_of<std::uint32_t>(value) ^ 0x80000000u);
+}
+WEFT_FN std::uint32_t flipped(std::uint32_t value) {
+  return ~value;
+}
+WEFT_FN std::uint64_t flipped(std::uint64_t value) {
+  return ~value;
+}
+WEFT_FN float divided(float value, std::uint32_t ranks) {
+  return quotient(value, static_cast<float>(ranks));
+}
+WEFT_FN std::uint32_t divided(std::uint32_t value, std::uint32_t ranks) {
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(value) / static_cast<std::int32_t>(ranks));
+}
+WEFT_FN std::uint64_t divided(std::uint64_t value, std::uint32_t ranks) {
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value) / static_cast<std::int64_t>(ranks));
 }
 
 }  // namespace weft::detail

@@ -54,8 +54,13 @@ class Tensor {
       WEFT_UNROLL
       for (std::uint32_t i = 0; i < elements; ++i) {
         if (first + i >= count_) break;
-        const std::uint32_t bits = data_[first + i];
-        payload.word[i * sizeof(Storage) / 4] |= bits << (i * sizeof(Storage) % 4 * 8);
+        const Storage bits = data_[first + i];
+        if constexpr (sizeof(Storage) == 8) {
+          payload.word[2 * i] = static_cast<std::uint32_t>(bits);
+          payload.word[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
+        } else {
+          payload.word[i * sizeof(Storage) / 4] |= std::uint32_t{bits} << (i * sizeof(Storage) % 4 * 8);
+        }
       }
       return payload;
     }
@@ -70,7 +75,12 @@ class Tensor {
       WEFT_UNROLL
       for (std::uint32_t i = 0; i < elements; ++i) {
         if (first + i >= count_) break;
-        data_[first + i] = static_cast<Storage>(payload.word[i * sizeof(Storage) / 4] >> (i * sizeof(Storage) % 4 * 8));
+        if constexpr (sizeof(Storage) == 8) {
+          data_[first + i] = payload.word[2 * i] | static_cast<std::uint64_t>(payload.word[2 * i + 1]) << 32;
+        } else {
+          data_[first + i] =
+              static_cast<Storage>(payload.word[i * sizeof(Storage) / 4] >> (i * sizeof(Storage) % 4 * 8));
+        }
       }
     }
   }

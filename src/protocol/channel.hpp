@@ -78,6 +78,17 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   return layout;
 }
 
+// Words that say "the call before the first" when a region is new: calls `visit(offset, words)` for each stretch.
+template <class Visit>
+constexpr void each_old_words(const RegionLayout& layout, std::uint32_t size, Visit visit) {
+  const std::uint64_t ranks = size;
+  visit(layout.headers, (kBanks + 1) * ranks);
+  visit(layout.pipeline_signals, 2 * layout.pipeline_slots * ranks);
+  visit(layout.pipeline_credits, layout.pipeline_slots * ranks);
+  visit(layout.symmetric_signals, 2 * layout.symmetric_chunks * ranks);
+  visit(layout.ready_flags, layout.symmetric_chunks != 0 ? ranks : 0);
+}
+
 // The area of the multimem all-reduces, the last one of a region that has it.
 struct MultimemLayout {
   std::uint64_t signals;  // [hop][chunk][sender] words: epoch << 32 | chunk

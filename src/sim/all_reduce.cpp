@@ -14,7 +14,7 @@ namespace weft::sim {
 
 using detail::Element;
 
-std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i) {
+std::uint64_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i) {
   const std::uint64_t base = std::uint64_t{call} * 1'000'003 + std::uint64_t{rank} * 10'007;
   Random random(base + i);
   const bool narrow = size_of(type) == 2;
@@ -29,7 +29,8 @@ std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsign
     const unsigned choice = shared < 3 ? shared : Random(base + word).below(12);
     if (choice < std::size(specials)) return narrow ? specials[choice] >> 16 : specials[choice];
   }
-  if (type == DataType::i32) return static_cast<std::uint32_t>(random.next());
+  if (type == DataType::i64) return random.next();
+  if (!is_floating(type)) return static_cast<std::uint32_t>(random.next()) >> (32 - 8 * size_of(type));
   // A power of two from a wide range makes sums depend on their order; else numbers of one size.
   const std::uint32_t exponent = payload == Payload::rounding ? 100 + random.below(56) : 127;
   const std::uint32_t sign = payload == Payload::rounding ? random.below(2) << 31 : 0;
@@ -40,19 +41,26 @@ std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsign
 namespace {
 
 template <DataType type>
-std::uint32_t reduced(ReduceOp op, const std::vector<std::uint32_t>& terms) {
+std::uint64_t reduced(ReduceOp op, const std::vector<std::uint64_t>& terms) {
   using Storage = typename Element<type>::Storage;
   auto total = Element<type>::widen(static_cast<Storage>(terms[0]));
   for (std::size_t i = 1; i < terms.size(); ++i) {
     const auto term = Element<type>::widen(static_cast<Storage>(terms[i]));
-    total = op == ReduceOp::sum ? total + term : detail::combine<ReduceOp::max>(total, term);
+    if (op == ReduceOp::max) {
+      total = detail::larger(total, term);
+    } else if (op == ReduceOp::min) {
+      total = detail::flipped(detail::larger(detail::flipped(total), detail::flipped(term)));
+    } else {
+      total += term;
+    }
   }
+  if (op == ReduceOp::avg) total = detail::divided(total, static_cast<std::uint32_t>(terms.size()));
   return Element<type>::narrow(total);
 }
 
 }  // namespace
 
-std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_t>& terms) {
+std::uint64_t reduced(DataType type, ReduceOp op, const std::vector<std::uint64_t>& terms) {
   switch (type) {
     case DataType::bf16:
       return reduced<DataType::bf16>(op, terms);
@@ -62,6 +70,10 @@ std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_
       return reduced<DataType::f32>(op, terms);
     case DataType::i32:
       return reduced<DataType::i32>(op, terms);
+    case DataType::i64:
+      return reduced<DataType::i64>(op, terms);
+    case DataType::u8:
+      return reduced<DataType::u8>(op, terms);
   }
   return 0;
 }
@@ -118,6 +130,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   }
   if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);
   if (spec.moving == Moving::gather_counts) return fill_counts(call, rank);
+  if (spec.moving == Moving::messages) return fill_messages(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
   fill_all_reduce(call, rank);
 }

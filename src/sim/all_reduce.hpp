@@ -18,8 +18,8 @@ struct NormWork;
 namespace weft::sim {
 
 // Bits of one element: different for every call, rank and place, so that nothing stale goes unnoticed.
-std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i);
-std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_t>& terms);
+std::uint64_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i);
+std::uint64_t reduced(DataType type, ReduceOp op, const std::vector<std::uint64_t>& terms);
 
 class AllReduceProgram final : public Program {
  public:
@@ -55,7 +55,8 @@ class AllReduceProgram final : public Program {
   void fill_all_reduce(unsigned call, unsigned rank);  // ops/all_reduce/sim_all_reduce.cpp
   // Fresh memory for a call; a replay gets its recording's memory.
   std::vector<std::uint32_t>& make_tensors(unsigned call, unsigned rank, std::size_t bytes);
-  void fill_move(unsigned call, unsigned rank);  // ops/moves/sim_moves.cpp
+  void fill_move(unsigned call, unsigned rank);      // ops/moves/sim_moves.cpp
+  void fill_messages(unsigned call, unsigned rank);  // ops/messages/sim_messages.cpp
   // ops/norm/sim_norms.cpp
   void fill_norm(unsigned call, unsigned rank);
   Kernel kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const;

@@ -45,6 +45,19 @@ void set_calls(Setup& setup, const std::string& protocol) {
     setup.calls = {{.count = 3, .grids = grids, .moving = Moving::gather_counts, .counts = counts},
                    {.count = 5, .grids = grids, .moving = Moving::gather_counts, .counts = counts},
                    {.count = 2, .moving = Moving::gather_counts, .counts = counts}};
+  } else if (protocol == "messages") {
+    // Every rank sends to each other one.
+    const auto call = [&](std::uint64_t count, const std::vector<Grid>& on) {
+      CallSetup messages{.grids = on, .moving = Moving::messages};
+      for (unsigned from = 0; from < setup.ranks; ++from) {
+        for (unsigned to = 0; to < setup.ranks; ++to) {
+          if (from != to) messages.letters.push_back({from, to, count});
+        }
+      }
+      return messages;
+    };
+    setup.pipeline_slots = 2;
+    setup.calls = {call(9, grids), call(24, {Grid{}}), call(5, grids)};
   } else if (protocol.starts_with("norm-")) {
     if (protocol == "norm-two-shot") setup.algorithm = Algorithm::two_shot;
     const auto norm = [&](std::uint64_t packs, std::uint64_t rows, bool in_place) {
@@ -324,6 +337,14 @@ const std::vector<Setup>& all_fault_setups() {
       if (kind == "stops") add({.kind = {}, .protocol = {}, .ranks = 3, .first = true});
       // Teams with lanes are not told of deaths.
       if (kind != "dies") add({.kind = {}, .protocol = {}, .ranks = 2, .variant = "ring-lanes"});
+    }
+    for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch"}) {
+      const auto add = [&](unsigned ranks, bool one_thread) {
+        all.push_back(fault_setup(
+            {.kind = kind, .protocol = "messages", .ranks = ranks, .one_thread = one_thread, .odd_call = 1}));
+      };
+      add(2, false);
+      add(3, true);
     }
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {
       for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {

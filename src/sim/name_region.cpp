@@ -1,11 +1,19 @@
 // Names the contents of a region, for traces, and gives the rules that their stores must keep.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "protocol/mail.hpp"
 #include "sim/world.hpp"
 
 namespace weft::sim {
 
 using detail::RegionLayout;
+
+bool World::is_mail(unsigned group) const {
+  return std::ranges::any_of(
+      setup_.calls, [=](const CallSetup& call) { return call.moving == Moving::messages && call.group == group; });
+}
 
 void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   const RegionLayout& layout = layouts_[group];
@@ -32,6 +40,25 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   // How often a peer has rejected a call. Only a rank that waits for the peer reads it.
   memory.add_area({region + rejections, region + layout.one_shot, rank, AreaKind::word,
                    [=](std::size_t offset) { return fmt::format("{}rejections[from {}]", prefix, offset / 8); }});
+  if (is_mail(group)) {
+    const auto mail = [&](const char* name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit, AreaKind kind) {
+      memory.add_area({region + begin, region + end, rank, kind, [=](std::size_t offset) {
+                         return fmt::format("{}mail_{}[slot {}][peer {}]+{}", prefix, name, offset / unit / size,
+                                            offset / unit % size, offset % unit);
+                       }});
+    };
+    const std::uint64_t words = layout.pipeline_slots * size * sizeof(std::uint64_t);
+    const char* const names[] = {"arrived", "credit", "taken", "filled"};
+    for (std::uint64_t i = 0; i < detail::kMailWords; ++i) {
+      const std::uint64_t begin = layout.pipeline_signals + i * words;
+      const bool last = i + 1 == detail::kMailWords;
+      // A rank's own numbers are nobody else's.
+      mail(names[i], begin, last ? layout.pipeline_scatter : begin + words, sizeof(std::uint64_t),
+           i < 2 ? header : AreaKind::word);
+    }
+    mail("chunk", layout.pipeline_scatter, layout.bytes, layout.pipeline_packs * sizeof(Pack), header);
+    return;
+  }
   slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
   slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
   slots("gather", layout.gather, layout.pipeline_signals, layout.two_shot_packs);

@@ -42,6 +42,7 @@ enum class Moving : std::uint8_t {
   all_to_all,
   broadcast,  // from the last rank
   reduce_scatter,
+  reduce,            // to the last rank
   all_gather_v,      // of two tensors, or one
   reduce_scatter_v,  // into a slot with its pads
   barrier,
@@ -49,6 +50,7 @@ enum class Moving : std::uint8_t {
   dispatch,
   combine,
   rms_norm,   // an all-reduce with residual and norm: `count` is the columns of a row
+  messages,   // CallSetup::letters
   rejection,  // no call: the rank tells the others that it has rejected one
   trial       // any call that CallSetup::trial describes
 };
@@ -62,6 +64,14 @@ struct NormForm {
   bool output = true;      // else the row is only made in e4m3
   bool apart = false;      // a pack lies between rows, and scales of one group of columns lie together
   bool keeps_own = false;  // one-shot of two ranks: they do not send to themselves
+};
+
+// A message of `count` elements between two ranks of the group.
+struct Letter {
+  unsigned from, to;
+  std::uint64_t count;
+  bool sends = true, receives = true;  // in this call; else it does so in another one
+  int sent_in = -1;                    // the call that sends it, if that is another one
 };
 
 struct CallSetup {
@@ -88,6 +98,7 @@ struct CallSetup {
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
   bool split_slots = false;               // … or rather their slot
+  std::vector<Letter> letters = {};       // messages: of all ranks; no two for one pair and direction
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // only this rank does it: the replay of a stale recording
@@ -201,6 +212,8 @@ std::vector<Setup> small_multimem_setups();
 std::vector<Setup> large_multimem_setups();
 std::vector<Setup> small_norm_setups();
 std::vector<Setup> large_norm_setups();
+std::vector<Setup> small_message_setups();
+std::vector<Setup> large_message_setups();
 std::vector<Setup> small_moe_setups();
 std::vector<Setup> large_moe_setups();
 std::vector<Setup> small_ring_setups();

@@ -16,7 +16,7 @@ void AllReduceProgram::fill_trial(unsigned call, unsigned rank) {
   const std::size_t input = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16 + 16;
   Tensors& t = tensors(call, rank);
   t.output_offset = input + bytes(trial.inputs);
-  const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::uint32_t bits) {
+  const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t bits) {
     std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at, &bits, element);
   };
   const Trial::Bits bits = [&](unsigned of, std::uint64_t i) {

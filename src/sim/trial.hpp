@@ -11,8 +11,8 @@ namespace weft::sim {
 struct Trial {
   std::uint64_t inputs, outputs;  // elements that a rank has, and gets
   // Bits of element `i` of a rank's output; `input(r, k)`: bits of element k of rank r's input.
-  using Bits = std::function<std::uint32_t(unsigned rank, std::uint64_t i)>;
-  std::function<std::uint32_t(unsigned rank, std::uint64_t i, const Bits& input)> expected;
+  using Bits = std::function<std::uint64_t(unsigned rank, std::uint64_t i)>;
+  std::function<std::uint64_t(unsigned rank, std::uint64_t i, const Bits& input)> expected;
   // For one rank's tensors, which are aligned to packs: kernel_of<Algorithm, unit>(work, one_thread).
   std::function<Kernel(const std::byte* input, std::byte* output)> kernel;
 };

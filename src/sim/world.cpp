@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "protocol/mail.hpp"
 #include "tuning/tuning.hpp"
 #include "weft/error.hpp"
 
@@ -38,10 +39,16 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
       state_offset_ += layouts_.back().bytes;
       continue;
     }
+    if (is_mail(static_cast<unsigned>(layouts_.size()))) {
+      layouts_.push_back(detail::mail_layout(static_cast<std::uint32_t>(group.size()),
+                                             {.slots = setup.pipeline_slots, .packs = setup.pipeline_packs}));
+      state_offset_ += layouts_.back().bytes;
+      continue;
+    }
     std::uint64_t most = 1;
     for (const CallSetup& call : setup.calls)
       most = std::max(most, call.piece != 0 ? call.piece * 8 : call.count * call.rows);
-    const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
+    const std::size_t wire_bytes = most * size_of(setup.type) * (is_floating(setup.type) ? 1 : 2);
     // Two tiles of bundles in each slot (wire/line.hpp), because no call has more than two tensors.
     const bool copies = std::ranges::any_of(
         setup.calls, [](const CallSetup& c) { return c.moving != Moving::nothing && c.moving != Moving::rms_norm; });
@@ -256,11 +263,12 @@ void World::build(Memory& memory) {
         std::fill_n(reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + offset), words,
                     static_cast<std::uint64_t>(setup_.start_epoch - 1) << 32);
       };
-      make_old(layout.headers, (detail::kBanks + 1) * size);
-      make_old(layout.pipeline_signals, 2 * layout.pipeline_slots * size);
-      make_old(layout.pipeline_credits, layout.pipeline_slots * size);
-      make_old(layout.symmetric_signals, 2 * layout.symmetric_chunks * size);
-      make_old(layout.ready_flags, layout.symmetric_chunks != 0 ? size : 0);
+      const auto members = static_cast<std::uint32_t>(size);
+      if (is_mail(group)) {
+        detail::each_old_mail_word(layout, members, make_old);
+      } else {
+        detail::each_old_words(layout, members, make_old);
+      }
       make_old(multimem_.signals, 2 * multimem_.chunks * size);
       if (group == 0 && has_old_records()) exchange_->age_records(base_ + region_offset(0, rank), setup_.start_epoch);
       name_region(memory, group, rank);

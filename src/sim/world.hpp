@@ -31,6 +31,8 @@ class World {
   const Regions& exchange() const { return *exchange_; }  // of a set-up with an exchange
   const std::vector<std::vector<unsigned>>& groups() const { return groups_; }
   const std::vector<Stream>& streams() const { return streams_; }
+  // Whether the group is a channel of messages (protocol/mail.hpp).
+  bool is_mail(unsigned group) const;
   unsigned group_rank(unsigned group, unsigned rank) const;
   bool takes_part(unsigned call, unsigned rank) const;
   // The generation in a call's arguments, and whether the windows have another one by the time it runs.

@@ -9,7 +9,7 @@ namespace weft::detail {
 
 // Bytes of a message that one pack of the wire carries: 16, or 8 for types without a sentinel.
 constexpr std::size_t payload_bytes(DataType type) {
-  return type == DataType::i32 ? 8 : 16;
+  return is_floating(type) ? 16 : 8;
 }
 
 }  // namespace weft::detail

@@ -22,7 +22,7 @@ TEST(CErrors, BelongToTheThread) {
   const OneRank rank;
   EXPECT_EQ(reduce(rank.world(), 1, 99), WEFT_INVALID_ARGUMENT);
   const std::string words = weft_last_message();
-  expect_says(words, "type: 99 is not bf16, f16, f32 or i32");
+  expect_says(words, "type: 99 is not bf16, f16, f32, i32, i64 or u8");
   EXPECT_EQ(weft_last_fault()->code, WEFT_INVALID_ARGUMENT);
   EXPECT_EQ(weft_last_fault()->rank, -1);
   std::thread([] {
@@ -106,8 +106,8 @@ TEST(CErrors, NoExceptionLeaves) {
 
 TEST(CNames, AreThoseOfCpp) {
   for (std::int32_t i = 0; i <= WEFT_CAPACITY; ++i) EXPECT_EQ(weft_code_name(i), name(static_cast<Errc>(i)));
-  EXPECT_STREQ(weft_data_type_name(WEFT_I32), "i32");
-  EXPECT_STREQ(weft_reduce_op_name(WEFT_MAX), "max");
+  EXPECT_STREQ(weft_data_type_name(WEFT_U8), "u8");
+  EXPECT_STREQ(weft_reduce_op_name(WEFT_AVG), "avg");
   EXPECT_STREQ(weft_algorithm_name(WEFT_ALGORITHM_MULTIMEM_TWO_SHOT), "multimem-two-shot");
   EXPECT_STREQ(weft_padding_name(WEFT_PADDING_PER_RANK), "per-rank");
   EXPECT_STREQ(weft_sharding_name(WEFT_SHARDING_CEIL), "ceil");
@@ -122,7 +122,8 @@ TEST(CNames, AreThoseOfCpp) {
     EXPECT_EQ(weft_size_of(bad), 0u);
   }
   EXPECT_EQ(weft_size_of(WEFT_BF16), 2u);
-  EXPECT_EQ(weft_size_of(WEFT_I32), 4u);
+  EXPECT_EQ(weft_size_of(WEFT_I64), 8u);
+  EXPECT_EQ(weft_size_of(WEFT_U8), 1u);
   EXPECT_TRUE(std::isdigit(weft_version()[0]));
 }
 

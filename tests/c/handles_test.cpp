@@ -301,6 +301,7 @@ TEST(CHandles, NullPointersAreRejected) {
     rejected(function(rank.world(), nullptr), name);
   };
   call(weft_all_reduce_args_init, weft_all_reduce, "weft_all_reduce_args");
+  call(weft_reduce_args_init, weft_reduce, "weft_reduce_args");
   call(weft_all_gather_args_init, weft_all_gather_into_tensor, "weft_all_gather_args");
   call(weft_all_to_all_args_init, weft_all_to_all, "weft_all_to_all_args");
   call(weft_broadcast_args_init, weft_broadcast, "weft_broadcast_args");
@@ -308,9 +309,18 @@ TEST(CHandles, NullPointersAreRejected) {
   call(weft_barrier_args_init, weft_barrier, "weft_barrier_args");
   call(weft_all_gather_v_args_init, weft_all_gather_v, "weft_all_gather_v_args");
   call(weft_reduce_scatter_v_args_init, weft_reduce_scatter_v, "weft_reduce_scatter_v_args");
+  call(weft_send_receive_args_init, weft_send_receive, "weft_send_receive_args");
+  call(weft_gather_args_init, weft_gather, "weft_gather_args");
+  call(weft_scatter_args_init, weft_scatter, "weft_scatter_args");
   call(weft_all_gather_counts_args_init, weft_all_gather_counts, "weft_all_gather_counts_args");
   call(weft_all_reduce_rms_norm_args_init, weft_all_reduce_rms_norm, "weft_all_reduce_rms_norm_args");
   call(weft_take_rows_args_init, weft_take_rows, "weft_take_rows_args");
+  const auto outgoing = initialised(weft_outgoing_message_init);
+  const auto incoming = initialised(weft_incoming_message_init);
+  rejected(weft_send(none, &outgoing, nullptr), "group");
+  rejected(weft_send(rank.world(), nullptr, nullptr), "weft_outgoing_message");
+  rejected(weft_receive(none, &incoming, nullptr), "group");
+  rejected(weft_receive(rank.world(), nullptr, nullptr), "weft_incoming_message");
 
   weft_group* group = nullptr;
   rejected(weft_communicator_world(nobody, &group), "communicator");

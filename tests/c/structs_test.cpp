@@ -22,12 +22,18 @@ static_assert(ends_with<weft_all_reduce_args>(offsetof(weft_all_reduce_args, thr
 static_assert(ends_with<weft_all_gather_args>(offsetof(weft_all_gather_args, threads), 4));
 static_assert(ends_with<weft_all_to_all_args>(offsetof(weft_all_to_all_args, threads), 4));
 static_assert(ends_with<weft_broadcast_args>(offsetof(weft_broadcast_args, threads), 4));
-static_assert(ends_with<weft_reduce_scatter_args>(offsetof(weft_reduce_scatter_args, threads), 4));
+static_assert(ends_with<weft_reduce_args>(offsetof(weft_reduce_args, threads), 4));
+static_assert(ends_with<weft_reduce_scatter_args>(offsetof(weft_reduce_scatter_args, reserved), 4));
 static_assert(ends_with<weft_barrier_args>(offsetof(weft_barrier_args, stream), 8));
 static_assert(ends_with<weft_counts>(offsetof(weft_counts, reserved), 4));
 static_assert(ends_with<weft_gathered_tensor>(offsetof(weft_gathered_tensor, output_stride), 8));
 static_assert(ends_with<weft_all_gather_v_args>(offsetof(weft_all_gather_v_args, threads), 4));
-static_assert(ends_with<weft_reduce_scatter_v_args>(offsetof(weft_reduce_scatter_v_args, threads), 4));
+static_assert(ends_with<weft_reduce_scatter_v_args>(offsetof(weft_reduce_scatter_v_args, reserved), 4));
+static_assert(ends_with<weft_outgoing_message>(offsetof(weft_outgoing_message, tag), 4));
+static_assert(ends_with<weft_incoming_message>(offsetof(weft_incoming_message, tag), 4));
+static_assert(ends_with<weft_send_receive_args>(offsetof(weft_send_receive_args, threads), 4));
+static_assert(ends_with<weft_gather_args>(offsetof(weft_gather_args, threads), 4));
+static_assert(ends_with<weft_scatter_args>(offsetof(weft_scatter_args, threads), 4));
 static_assert(ends_with<weft_all_gather_counts_args>(offsetof(weft_all_gather_counts_args, stream), 8));
 static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, scale_group_stride), 8));
 static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, threads), 4));
@@ -68,12 +74,18 @@ TEST(CStructs, OfUnknownSizesAreRefused) {
   expect_sizes(weft_all_gather_args_init);
   expect_sizes(weft_all_to_all_args_init);
   expect_sizes(weft_broadcast_args_init);
+  expect_sizes(weft_reduce_args_init);
   expect_sizes(weft_reduce_scatter_args_init);
   expect_sizes(weft_barrier_args_init);
   expect_sizes(weft_counts_init);
   expect_sizes(weft_gathered_tensor_init);
   expect_sizes(weft_all_gather_v_args_init);
   expect_sizes(weft_reduce_scatter_v_args_init);
+  expect_sizes(weft_outgoing_message_init);
+  expect_sizes(weft_incoming_message_init);
+  expect_sizes(weft_send_receive_args_init);
+  expect_sizes(weft_gather_args_init);
+  expect_sizes(weft_scatter_args_init);
   expect_sizes(weft_all_gather_counts_args_init);
   expect_sizes(weft_fp8_output_init);
   expect_sizes(weft_all_reduce_rms_norm_args_init);
@@ -136,6 +148,58 @@ TEST(CStructs, OfAnOlderCallerTakeTheDefaults) {
   EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
 }
 
+// A caller of before `op` sums.
+TEST(CStructs, OfACallerWithoutAnOperatorSum) {
+  const CRanks ranks(2);
+  const auto results_of = [&](weft_reduce_op op, std::size_t size) {
+    std::array<std::int32_t, 2> results = {};
+    expect_no_errors(run_ranks(2, [&](int rank) {
+      const std::array<std::int32_t, 2> input = {rank + 1, 10 * (rank + 1)};
+      auto args = initialised(weft_reduce_scatter_args_init);
+      args.input = input.data();
+      args.output = &results[index(rank)];
+      args.width = 1;
+      args.type = WEFT_I32;
+      args.op = op;
+      args.size = size;
+      ensure_ok(weft_reduce_scatter_tensor(ranks.world(rank), &args));
+    }));
+    return results;
+  };
+  const std::array sums = {3, 30}, least = {1, 10};
+  EXPECT_EQ(results_of(WEFT_MIN, offsetof(weft_reduce_scatter_args, op)), sums);
+  EXPECT_EQ(results_of(WEFT_MIN, sizeof(weft_reduce_scatter_args)), least);
+}
+
+// Messages are told apart by the size of the first.
+TEST(CStructs, OfMessagesHaveOneSize) {
+  const OneRank rank;
+  int from = 7, to = 0;
+  std::array sends = {initialised(weft_outgoing_message_init), initialised(weft_outgoing_message_init)};
+  std::array receives = {initialised(weft_incoming_message_init), initialised(weft_incoming_message_init)};
+  sends[0].data = &from;
+  receives[0].data = &to;
+  sends[0].bytes = receives[0].bytes = sizeof from;
+  auto args = initialised(weft_send_receive_args_init);
+  args.sends = sends.data();
+  args.receives = receives.data();
+  args.send_count = args.receive_count = 2;
+  expect_ok(weft_send_receive(rank.world(), &args));
+  EXPECT_EQ(to, 7);
+  sends[1].size += 8;
+  EXPECT_EQ(weft_send_receive(rank.world(), &args), WEFT_INVALID_ARGUMENT);
+  EXPECT_STREQ(weft_last_message(), "sends[1].size: 40 is not 32");
+  args.sends = nullptr;
+  EXPECT_EQ(weft_send_receive(rank.world(), &args), WEFT_INVALID_ARGUMENT);
+  EXPECT_STREQ(weft_last_message(), "sends: null");
+  for (std::size_t* const count : {&args.send_count, &args.receive_count}) {
+    args.send_count = args.receive_count = 0;
+    *count = kMaxMessages + 1;
+    EXPECT_EQ(weft_send_receive(rank.world(), &args), WEFT_INVALID_ARGUMENT) << "before any of them is read";
+    expect_says(weft_last_message(), " is not between 0 and ");
+  }
+}
+
 TEST(CStructs, ForResultsAreWrittenAsFarAsTheCallerHasThem) {
   const OneRank rank;
   weft_memory_use use = {sizeof use, 7, 7};
@@ -172,6 +236,14 @@ TEST(CStructs, WithValuesOutsideAnEnumerationAreRejected) {
       args.*field = bad;
       expect_rejected(weft_all_reduce(rank.world(), &args), "");
     }
+    auto to_root = initialised(weft_reduce_args_init);
+    to_root.input = to_root.output = memory.data();
+    to_root.count = 1;
+    for (std::int32_t weft_reduce_args::*const field : {&weft_reduce_args::type, &weft_reduce_args::op}) {
+      auto args = to_root;
+      args.*field = bad;
+      expect_rejected(weft_reduce(rank.world(), &args), "");
+    }
     auto counts = initialised(weft_counts_init);
     counts.rows = &rows;
     auto scatter = initialised(weft_reduce_scatter_v_args_init);
@@ -185,6 +257,9 @@ TEST(CStructs, WithValuesOutsideAnEnumerationAreRejected) {
     counts.padding = 0;
     counts.sharding = bad;
     expect_rejected(weft_reduce_scatter_v(rank.world(), &scatter), "counts.sharding");
+    counts.sharding = 0;
+    scatter.op = bad;
+    expect_rejected(weft_reduce_scatter_v(rank.world(), &scatter), "op");
     auto exchange = initialised(weft_moe_exchange_args_init);
     exchange.tokens = exchange.experts = exchange.top_k = 1;
     exchange.hidden = 128;

@@ -10,7 +10,8 @@
 namespace weft::cli {
 namespace {
 
-constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
+constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32,
+                               DataType::i32,  DataType::i64, DataType::u8};
 
 std::vector<std::byte> reference(const ReferenceArgs& args) {
   std::vector<std::byte> result(args.count * size_of(args.type));
@@ -52,7 +53,7 @@ TEST(Reference, InputsAreExactInEveryType) {
     std::vector<std::byte> input(args.count * size_of(type));
     fill(input.data(), 0, args.count, type, args.data, 0, 0);
     EXPECT_EQ(input, reference(args));
-    for (std::size_t i = 0; i < args.count && type != DataType::i32; ++i)
+    for (std::size_t i = 0; i < args.count && is_floating(type); ++i)
       EXPECT_EQ(oracle::number_at(input, type, i), pattern::number(args.data, type, pattern::hash(0, 0, i)));
   }
 }
@@ -103,11 +104,36 @@ TEST(Compare, ToleranceTakesARoundingAndNoMore) {
 }
 
 TEST(Compare, MaxHasNoTolerance) {
-  const ReferenceArgs args{.count = 100, .op = ReduceOp::max, .data = Data::random, .ranks = 4};
+  for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
+    const ReferenceArgs args{.count = 100, .op = op, .data = Data::random, .ranks = 4};
+    const auto right = reference(args);
+    auto off = right;
+    off[20] ^= std::byte{1};
+    EXPECT_NE(compare(args, right, off, false), "");
+  }
+}
+
+// A double does not tell neighbours of i64 apart.
+TEST(Compare, IntegersHaveNoTolerance) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg}) {
+    const ReferenceArgs args{.count = 100, .type = DataType::i64, .op = op, .data = Data::random, .ranks = 4};
+    const auto right = reference(args);
+    auto off = right;
+    off[80] ^= std::byte{1};
+    EXPECT_NE(compare(args, right, off, false), "");
+  }
+}
+
+// Each rank's number halved, and then added, with roundings of bf16 between.
+TEST(Compare, ToleranceOfAveragesTakesRoundingsAndNoMore) {
+  const ReferenceArgs args{.count = 100, .op = ReduceOp::avg, .data = Data::random, .ranks = 3};
   const auto right = reference(args);
   auto off = right;
   off[20] ^= std::byte{1};
-  EXPECT_NE(compare(args, right, off, false), "");
+  EXPECT_EQ(compare(args, right, off, false), "");
+  auto sums = args;
+  sums.op = ReduceOp::sum;
+  EXPECT_NE(compare(args, right, reference(sums), false), "");
 }
 
 }  // namespace

@@ -226,17 +226,34 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   EXPECT_EQ(copies, (std::set<std::string>{"ranks 0 → 1", "ranks 0 → 2", "ranks 1 → 0", "ranks 1 → 2", "ranks 2 → 0",
                                            "ranks 2 → 1"}));
   for (const char* algorithm : {"one-shot", "two-shot", "pipelined", "automatic"})
-    for (const char* type : {"bf16", "f16", "f32", "i32"})
-      for (const char* op : {"sum", "max"})
+    for (const char* type : {"bf16", "f16", "f32", "i32", "i64", "u8"})
+      for (const char* op : {"sum", "max", "min", "avg"})
         EXPECT_TRUE(what.contains(std::string("all_reduce ") + op + " " + type + " " + algorithm)) << type;
-  for (const char* other :
-       {"all_gather balanced", "all_gather_v busy", "reduce_scatter balanced", "reduce_scatter_v busy",
-        "broadcast balanced", "all_gather balanced into symmetric memory", "all_to_all balanced into symmetric memory",
-        "broadcast balanced into symmetric memory", "all_gather_v busy into symmetric memory",
-        "four_tensors busy into symmetric memory", "dispatch and combine bf16", "dispatch and combine fp8",
-        "all_to_all", "barrier", "all_reduce_rms_norm bf16 one-shot", "all_reduce_rms_norm f16 two-shot fp8 fixed",
-        "all_reduce_rms_norm bf16 automatic fp8 per token", "all_reduce_rms_norm f16 one-shot fp8 per 128 columns",
-        "all_reduce_rms_norm bf16 two-shot fp8 per 128 columns UE8M0"})
+  for (const char* type : {"bf16", "f16", "f32", "i32", "i64", "u8"})
+    for (const char* op : {"sum", "max", "min", "avg"})
+      for (const char* operation : {"reduce_scatter ", "reduce "})
+        EXPECT_TRUE(what.contains(std::string(operation) + op + " " + type)) << type;
+  for (const char* other : {"send_receive",
+                            "gather and scatter",
+                            "all_gather balanced",
+                            "all_gather_v busy",
+                            "reduce_scatter balanced",
+                            "reduce_scatter_v busy",
+                            "broadcast balanced",
+                            "all_gather balanced into symmetric memory",
+                            "all_to_all balanced into symmetric memory",
+                            "broadcast balanced into symmetric memory",
+                            "all_gather_v busy into symmetric memory",
+                            "four_tensors busy into symmetric memory",
+                            "dispatch and combine bf16",
+                            "dispatch and combine fp8",
+                            "all_to_all",
+                            "barrier",
+                            "all_reduce_rms_norm bf16 one-shot",
+                            "all_reduce_rms_norm f16 two-shot fp8 fixed",
+                            "all_reduce_rms_norm bf16 automatic fp8 per token",
+                            "all_reduce_rms_norm f16 one-shot fp8 per 128 columns",
+                            "all_reduce_rms_norm bf16 two-shot fp8 per 128 columns UE8M0"})
     EXPECT_TRUE(what.contains(other)) << other;
   for (const std::string& one : what) EXPECT_EQ(one.find("multimem"), std::string::npos) << one;
 }
@@ -258,7 +275,8 @@ TEST(Verify, CoversMultimemAndTheLargestMessage) {
     for (const char* type : {"bf16", "f16", "f32"})
       EXPECT_TRUE(what.contains(std::string("all_reduce sum ") + type + " " + algorithm)) << type;
     EXPECT_FALSE(what.contains(std::string("all_reduce max bf16 ") + algorithm));
-    EXPECT_FALSE(what.contains(std::string("all_reduce sum i32 ") + algorithm));
+    for (const char* never : {"sum i32 ", "sum i64 ", "avg bf16 "})
+      EXPECT_FALSE(what.contains(std::string("all_reduce ") + never + algorithm)) << never;
   }
 }
 

@@ -29,9 +29,8 @@ void expect_right(Algorithm algorithm, DataType type) {
   for (std::uint32_t call = 0; call < 5; ++call) {
     calls.push_back(test::prepare({.count = 100 + call, .type = type, .fill = test::Fill::random, .seed = call}, 3));
   }
-  const auto kernel = find_kernel(
-      AllReduceQuery{.instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .aligned16 = false},
-                     .algorithm = algorithm});
+  const auto kernel = find_kernel(AllReduceQuery{
+      .instance = {.type = type, .ops = Ops::sum, .size = FarRank::kSize, .aligned16 = false}, .algorithm = algorithm});
   test::expect_no_errors(test::run_ranks(FarRank::kSize, [&](int r) {
     for (const Prepared& p : calls) {
       test::Tensors tensors(p.call, p.inputs[static_cast<std::size_t>(r)]);

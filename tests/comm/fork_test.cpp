@@ -16,6 +16,7 @@
 #include "support/world.hpp"
 #include "weft/counts.hpp"
 #include "weft/fused.hpp"
+#include "weft/messages.hpp"
 #include "weft/moe.hpp"
 #include "weft/recording.hpp"
 #include "weft/symmetric.hpp"
@@ -65,6 +66,10 @@ std::vector<NamedCall> all_calls(Rank& rank) {
       {"all_to_all", [&, data] { all_to_all(world, {.input = data, .output = data}); }},
       {"broadcast", [&, data] { broadcast(world, {.input = data, .output = data}); }},
       {"reduce_scatter_tensor", [&, data] { reduce_scatter_tensor(world, {.input = data, .output = data}); }},
+      {"reduce", [&, data] { reduce(world, {.input = data, .output = data}); }},
+      {"send_receive", [&] { send_receive(world, {}); }},
+      {"gather", [&, data] { gather(world, {.input = data, .output = data}); }},
+      {"scatter", [&, data] { scatter(world, {.input = data, .output = data}); }},
       {"reduce_scatter_v", [&] { reduce_scatter_v(world, {}); }},
       {"all_gather_counts", [&] { all_gather_counts(world, {}); }},
       {"take_rows", [&] { take_rows(world, {}); }},

@@ -2,6 +2,7 @@
 // and strides of every kind, all types, in place.
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <random>
 
 #include "support/first_epoch.hpp"
@@ -50,9 +51,10 @@ TEST_P(Gather, RanksWithDifferentStridesAndAddresses) {
   expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
     for (std::uint32_t i = 0; i < 40; ++i) {
       const auto own = static_cast<std::size_t>(rank) + i;
-      run_on_cpu_rank(communicator, {.kind = kEqual[i % 4],
+      run_on_cpu_rank(communicator, {.kind = kEqual[i % std::size(kEqual)],
                                      .rows = 5,
                                      .widths = {16 + i % 3},
+                                     .op = mostly_sum(i),
                                      .fill = Fill::special,
                                      .input_gap = own % 3,
                                      .output_gap = own / 3 % 2 * 8,
@@ -67,15 +69,35 @@ TEST_P(Gather, RanksWithDifferentStridesAndAddresses) {
 TEST_P(Gather, ScatterAndGatherMakeAnAllReduce) {
   const int ranks = GetParam();
   constexpr std::size_t width = 328;
-  const Prepared whole =
-      prepare({.count = width * static_cast<std::size_t>(ranks), .fill = Fill::random, .seed = 8}, ranks);
+  std::vector<Prepared> wholes;
+  for (const DataType type : kTypes) {
+    for (const ReduceOp op : kOps) {
+      wholes.push_back(prepare(
+          {.count = width * static_cast<std::size_t>(ranks), .type = type, .op = op, .fill = Fill::random, .seed = 8},
+          ranks));
+    }
+  }
   expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
-    const Bytes& input = whole.inputs[static_cast<std::size_t>(rank)];
-    Bytes shard(width * 2), all(input.size());
-    reduce_scatter_tensor(communicator, {.input = input.data(), .output = shard.data(), .width = width});
-    all_gather_into_tensor(communicator, {.input = shard.data(), .output = all.data(), .row_bytes = shard.size()});
-    EXPECT_EQ(all, whole.expected);
+    for (const Prepared& whole : wholes) {
+      const DataType type = whole.call.type;
+      const Bytes& input = whole.inputs[static_cast<std::size_t>(rank)];
+      Bytes shard(width * size_of(type)), all(input.size());
+      reduce_scatter_tensor(
+          communicator,
+          {.input = input.data(), .output = shard.data(), .width = width, .type = type, .op = whole.call.op});
+      all_gather_into_tensor(communicator, {.input = shard.data(), .output = all.data(), .row_bytes = shard.size()});
+      EXPECT_EQ(all, whole.expected) << describe(whole.call);
+    }
   }));
+}
+
+// The root alone has a result, which has the bits of an all-reduce. A large one goes in chunks.
+TEST_P(Gather, ReducesOfEveryTypeAndOperationToEachRoot) {
+  expect_right(GetParam(), small_slots(), reduces_to_each_root(GetParam()));
+}
+
+TEST_P(Gather, GathersAndScattersOfEachRoot) {
+  expect_right(GetParam(), cpu_config(), rows_of_each_root(GetParam()));
 }
 
 TEST_P(Gather, BarriersHoldEverybodyBack) {
@@ -99,9 +121,12 @@ TEST(GatherGroups, GatherAndScatterSideBySide) {
     const Group attention = communicator.split(rank / 2), across = communicator.split(rank % 2);
     for (std::uint32_t i = 0; i < 60; ++i) {
       const auto of_group = static_cast<std::uint32_t>(rank / 2);
-      run_on_cpu_rank(attention, {.kind = kEqual[i % 4], .rows = 1 + of_group, .widths = {40}, .seed = i + of_group});
-      run_on_cpu_rank(across,
-                      {.kind = kEqual[i / 4 % 4], .widths = {9000}, .seed = i + static_cast<std::uint32_t>(rank % 2)});
+      run_on_cpu_rank(
+          attention,
+          {.kind = kEqual[i % std::size(kEqual)], .rows = 1 + of_group, .widths = {40}, .seed = i + of_group});
+      run_on_cpu_rank(across, {.kind = kEqual[i / 4 % std::size(kEqual)],
+                               .widths = {9000},
+                               .seed = i + static_cast<std::uint32_t>(rank % 2)});
       if (i % 7 == 0) run_on_cpu_rank(communicator, {.kind = kEqual[i % 3], .widths = {33}, .seed = i});
     }
   }));
@@ -112,10 +137,11 @@ std::vector<Move> mixed_moves(int count, int ranks, std::uint32_t seed) {
   std::vector<Move> moves;
   for (int i = 0; i < count; ++i) {
     const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
-    moves.push_back({.kind = kEqual[pick(4)],
+    moves.push_back({.kind = kEqual[pick(std::size(kEqual))],
                      .rows = pick(4) == 0 ? pick(40) : pick(4),
                      .widths = {pick(3) == 0 ? 900 : pick(40)},
-                     .type = kTypes[pick(4)],
+                     .type = kTypes[pick(std::size(kTypes))],
+                     .op = kOps[pick(std::size(kOps))],
                      .fill = Fill::special,
                      .root = static_cast<int>(pick(ranks)),
                      .seed = static_cast<std::uint32_t>(i)});
@@ -156,13 +182,20 @@ TEST(GatherSequences, AreInTheFlightRecorder) {
     run_on_cpu_rank(communicator, {.kind = Kind::all_to_all, .widths = {8}});
     run_on_cpu_rank(communicator, {.kind = Kind::broadcast, .widths = {8}, .root = 1});
     run_on_cpu_rank(communicator, {.kind = Kind::reduce_scatter, .widths = {8}, .type = DataType::f32});
+    run_on_cpu_rank(communicator, {.kind = Kind::reduce,
+                                   .widths = {8},
+                                   .type = DataType::i64,
+                                   .op = ReduceOp::avg,
+                                   .fill = Fill::special,
+                                   .root = 1});
     barrier(communicator, {.tag = 9});
     std::vector<std::string> names;
     for (const CallRecord& call : communicator.world().recent_calls()) names.push_back(call.operation);
-    EXPECT_EQ(names, (std::vector<std::string>{"all_gather_into_tensor 3 rows of 16 bytes tag 4",
-                                               "all_to_all 1 rows of 16 bytes tag 0",
-                                               "broadcast 1 rows of 16 bytes root 1 tag 0",
-                                               "reduce_scatter_tensor 1 rows of f32[8] tag 0", "barrier tag 9"}));
+    EXPECT_EQ(names,
+              (std::vector<std::string>{
+                  "all_gather_into_tensor 3 rows of 16 bytes tag 4", "all_to_all 1 rows of 16 bytes tag 0",
+                  "broadcast 1 rows of 16 bytes root 1 tag 0", "reduce_scatter_tensor sum 1 rows of f32[8] tag 0",
+                  "reduce avg i64[8] root 1 tag 0", "barrier tag 9"}));
   }));
 }
 

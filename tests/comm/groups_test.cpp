@@ -15,7 +15,7 @@ namespace {
 
 Case group_case(std::size_t call, int group) {
   return {.count = call * 37 % 400,
-          .type = kTypes[call % 4],
+          .type = kTypes[call % std::size(kTypes)],
           .algorithm = kAlgorithms[call / 4 % 3],
           .seed = static_cast<std::uint32_t>(call * 8) + static_cast<std::uint32_t>(group)};
 }

@@ -79,7 +79,11 @@ TEST_P(RecordedKinds, GathersAndScattersOfEqualParts) {
       {.kind = Kind::all_gather, .rows = 2, .widths = {7}, .output_gap = 3, .input_shift = 1, .seed = 3},
       {.kind = Kind::reduce_scatter, .widths = {9}, .fill = Fill::special, .in_place = true, .seed = 4},
       {.kind = Kind::all_to_all, .rows = 2, .widths = {33}, .seed = 5},
-      {.kind = Kind::broadcast, .rows = 4, .widths = {16}, .seed = 6}};
+      {.kind = Kind::broadcast, .rows = 4, .widths = {16}, .seed = 6},
+      {.kind = Kind::reduce, .widths = {33}, .type = DataType::i64, .op = ReduceOp::min, .in_place = true, .seed = 7},
+      {.kind = Kind::reduce_scatter, .widths = {21}, .type = DataType::u8, .op = ReduceOp::avg, .seed = 8},
+      {.kind = Kind::gather, .rows = 3, .widths = {17}, .in_place = true, .seed = 9},
+      {.kind = Kind::scatter, .rows = 2, .widths = {50}, .output_shift = 3, .seed = 10}};
   expect_replays<HostMove>(GetParam(), cpu_config(), moves);
 }
 
@@ -87,7 +91,10 @@ TEST_P(RecordedKinds, GathersAndScattersOfEqualParts) {
 TEST_P(RecordedKinds, LargeGathersAndScatters) {
   const std::vector<Move> moves = {
       {.kind = Kind::all_gather, .rows = 40, .widths = {60}, .seed = 1},
-      {.kind = Kind::reduce_scatter, .rows = 40, .widths = {60}, .fill = Fill::random, .seed = 2}};
+      {.kind = Kind::reduce_scatter, .rows = 40, .widths = {60}, .fill = Fill::random, .seed = 2},
+      {.kind = Kind::reduce, .rows = 40, .widths = {60}, .fill = Fill::random, .seed = 3},
+      {.kind = Kind::gather, .rows = 40, .widths = {60}, .seed = 4},
+      {.kind = Kind::scatter, .rows = 40, .widths = {60}, .seed = 5}};
   expect_replays<HostMove>(GetParam(), small_pieces(), moves);
 }
 

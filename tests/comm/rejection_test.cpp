@@ -47,6 +47,12 @@ std::vector<CallKind> kinds() {
                                        .type = DataType::f32,
                                        .launch = launch});
        }},
+      {"reduce",
+       [](const Group& group, const Launch& launch) {
+         std::vector<float> data(4);
+         reduce(group,
+                {.input = data.data(), .output = data.data(), .count = 4, .type = DataType::f32, .launch = launch});
+       }},
   };
 }
 

@@ -18,7 +18,8 @@ Bytes reversed_order(const Prepared& prepared) {
 TEST(Checkers, RandomDataTellTheOrderOfSummation) {
   for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32}) {
     for (int ranks = 3; ranks <= 8; ++ranks) {
-      const Prepared prepared = prepare({.count = 4000, .type = type, .fill = Fill::random}, ranks);
+      const ReduceOp op = ranks % 2 == 0 ? ReduceOp::avg : ReduceOp::sum;
+      const Prepared prepared = prepare({.count = 4000, .type = type, .op = op, .fill = Fill::random}, ranks);
       expect_says(error_of([&] { expect_equal(prepared.call, prepared.expected, reversed_order(prepared)); }),
                   "elements wrong");
     }
@@ -31,6 +32,46 @@ TEST(Checkers, RandomDataTellASumThatIsRoundedTwice) {
     Bytes twice = reduce(type, ReduceOp::sum, std::span(prepared.inputs).first(2));
     twice = reduce(type, ReduceOp::sum, std::vector<Bytes>{twice, prepared.inputs[2]});
     expect_says(error_of([&] { expect_equal(prepared.call, prepared.expected, twice); }), "elements wrong");
+  }
+}
+
+TEST(Checkers, RandomDataTellAnAverageOfASumThatIsRounded) {
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    constexpr int ranks = 3;
+    const Prepared prepared = prepare({.count = 1000, .type = type, .op = ReduceOp::avg, .fill = Fill::random}, ranks);
+    const Format f = format_of(type);
+    Bytes twice = reduce(type, ReduceOp::sum, prepared.inputs);
+    for (std::size_t i = 0; i < prepared.call.count; ++i) {
+      const double sum = value_of(f, static_cast<std::uint32_t>(get(twice, type, i)));
+      put(twice, type, i, round_to(f, static_cast<float>(sum) / ranks));
+    }
+    expect_says(error_of([&] { expect_equal(prepared.call, prepared.expected, twice); }), "elements wrong");
+  }
+}
+
+// Of i64 also elements whose lower halves would give another result, and of u8 some that have no sign.
+TEST(Checkers, DataOfIntegersTellEveryBitAndTheSign) {
+  for (const Fill fill : {Fill::random, Fill::bits, Fill::special}) {
+    const Bytes longest = input_of({.count = 500, .type = DataType::i64, .fill = fill}, 1);
+    const Bytes bytes = input_of({.count = 500, .type = DataType::u8, .fill = fill}, 1);
+    bool negative = false, large = false, most = false;
+    for (std::size_t i = 0; i < 500; ++i) {
+      const auto number = static_cast<std::int64_t>(get(longest, DataType::i64, i));
+      negative |= number < INT32_MIN;
+      large |= number > INT32_MAX;
+      most |= get(bytes, DataType::u8, i) == 255;
+    }
+    EXPECT_TRUE(negative && large && most) << static_cast<int>(fill);
+  }
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
+    for (const DataType type : {DataType::i64, DataType::u8}) {
+      const Prepared prepared = prepare({.count = 500, .type = type, .op = op, .fill = Fill::special}, 3);
+      std::vector<Bytes> flipped = prepared.inputs;
+      for (Bytes& input : flipped)
+        for (std::size_t i = size_of(type) - 1; i < input.size(); i += size_of(type)) input[i] ^= std::byte{0x80};
+      const Bytes other = reduce(type, op, flipped);
+      expect_says(error_of([&] { expect_equal(prepared.call, prepared.expected, other); }), "elements wrong");
+    }
   }
 }
 

@@ -7,11 +7,13 @@
 
 #include "comm/rejection_kernels.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
+#include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
 #include "ops/moves/numbers_work.hpp"
 #include "ops/moves/take_kernels.hpp"
 #include "ops/norm/norm_kernels.hpp"
+#include "support/cases.hpp"
 
 namespace weft::test {
 namespace {
@@ -20,8 +22,6 @@ using detail::CountedPartition;
 using detail::EqualPartition;
 using detail::InstanceQuery;
 using detail::Kernel;
-
-constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
 
 bool is_loaded(const Kernel* kernel) {
   return std::ranges::any_of(detail::all_kernels(), [&](std::span<const Kernel> family) {
@@ -53,12 +53,13 @@ TEST(Kernels, AllReduces) {
     return found.add(detail::AllReduceQuery{.instance = instance, .algorithm = algorithm});
   };
   for (const DataType type : kTypes) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+    for (const ReduceOp op : kOps) {
+      const detail::Ops ops = detail::ops_for(type, op);
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
-        const Kernel* const generic = find(algorithm, {.type = type, .op = op, .size = 2, .aligned16 = false});
+        const Kernel* const generic = find(algorithm, {.type = type, .ops = ops, .size = 2, .aligned16 = false});
         EXPECT_EQ(generic->most_threads, detail::max_threads(0));
         for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
-          const InstanceQuery instance{.type = type, .op = op, .size = size, .aligned16 = true};
+          const InstanceQuery instance{.type = type, .ops = ops, .size = size, .aligned16 = true};
           const bool specialized = has_specialized_instance(instance);
           const Kernel* const kernel = find(algorithm, instance);
           EXPECT_EQ(kernel != generic, specialized) << size;
@@ -67,7 +68,7 @@ TEST(Kernels, AllReduces) {
       }
       if (!detail::multimem_adds(type, op)) continue;
       for (const Algorithm algorithm : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot})
-        find(algorithm, {.type = type, .op = op, .size = 8, .aligned16 = true});
+        find(algorithm, {.type = type, .ops = ops, .size = 8, .aligned16 = true});
     }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::AllReduceFamily>().size());
@@ -83,14 +84,17 @@ TEST(Kernels, GathersAndScatters) {
     found.add(detail::CopyQuery<CountedPartition, detail::kMaxTensors>{aligned16});
     found.add(detail::CopyQuery<CountedPartition, detail::kMaxTensors, true>{aligned16});
     for (const DataType type : kTypes) {
-      for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
-        const InstanceQuery instance{.type = type, .op = ReduceOp::sum, .size = size, .aligned16 = aligned16};
-        const Kernel* const kernel = found.add(detail::ScatterQuery<EqualPartition>{instance});
-        found.add(detail::ScatterQuery<CountedPartition>{instance});
-        InstanceQuery generic = instance;
-        generic.aligned16 = false;
-        EXPECT_EQ(kernel != found.add(detail::ScatterQuery<EqualPartition>{generic}),
-                  has_specialized_scatter(instance));
+      for (const ReduceOp op : kOps) {
+        for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
+          const InstanceQuery instance{
+              .type = type, .ops = detail::ops_for(type, op), .size = size, .aligned16 = aligned16};
+          const Kernel* const kernel = found.add(detail::ScatterQuery<EqualPartition>{instance});
+          found.add(detail::ScatterQuery<CountedPartition>{instance});
+          InstanceQuery generic = instance;
+          generic.aligned16 = false;
+          EXPECT_EQ(kernel != found.add(detail::ScatterQuery<EqualPartition>{generic}),
+                    has_specialized_scatter(instance));
+        }
       }
     }
   }
@@ -134,6 +138,12 @@ TEST(Kernels, Norms) {
     }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::NormFamily>().size());
+}
+
+TEST(Kernels, Messages) {
+  Found found;
+  found.add(detail::MessagesQuery{});
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::MessageFamily>().size());
 }
 
 TEST(Kernels, OfOneRank) {

@@ -101,10 +101,25 @@ TEST(Numeric, MaxOrdersZerosAndLetsNanWin) {
 }
 
 TEST(Numeric, IntegersWrapAroundAndCompareSigned) {
-  EXPECT_EQ(combine<ReduceOp::sum>(0xffffffffu, 2u), 1u);
-  EXPECT_EQ(combine<ReduceOp::sum>(0x7fffffffu, 1u), 0x80000000u);
-  EXPECT_EQ(combine<ReduceOp::max>(0xffffffffu, 1u), 1u);
-  EXPECT_EQ(combine<ReduceOp::max>(0x80000000u, 0xffffffffu), 0xffffffffu);
+  EXPECT_EQ(larger(0xffffffffu, 1u), 1u);
+  EXPECT_EQ(larger(0x80000000u, 0xffffffffu), 0xffffffffu);
+  EXPECT_EQ(larger(std::uint64_t{1} << 63, ~std::uint64_t{0}), ~std::uint64_t{0});
+  EXPECT_EQ(larger(std::uint64_t{1} << 32, ~std::uint64_t{0}), std::uint64_t{1} << 32);
+}
+
+TEST(Numeric, FlippedOrderMakesAMinimumOfAMaximum) {
+  const auto least = [](auto a, auto b) { return flipped(larger(flipped(a), flipped(b))); };
+  EXPECT_EQ(least(3u, 0xfffffffeu), 0xfffffffeu);
+  EXPECT_EQ(least(std::uint64_t{5}, std::uint64_t{1} << 63), std::uint64_t{1} << 63);
+  EXPECT_EQ(bits_of_f32(least(0.0f, -0.0f)), 0x80000000u);
+  EXPECT_EQ(least(-INFINITY, 3.0f), -INFINITY);
+  EXPECT_TRUE(std::isnan(least(1.0f, std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(Numeric, QuotientsOfIntegersAreRoundedTowardZero) {
+  EXPECT_EQ(divided(7u, 2), 3u);
+  EXPECT_EQ(divided(static_cast<std::uint32_t>(-7), 2), static_cast<std::uint32_t>(-3));
+  EXPECT_EQ(divided(static_cast<std::uint64_t>(-7'000'000'000), 3), static_cast<std::uint64_t>(-2'333'333'333));
 }
 
 }  // namespace

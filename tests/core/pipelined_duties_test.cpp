@@ -11,7 +11,7 @@
 namespace weft::detail {
 namespace {
 
-using Pipelined = PipelinedAllReduce<Reduction<DataType::f32, ReduceOp::sum, Plain>, 0, false>;
+using Pipelined = PipelinedAllReduce<Reduction<DataType::f32, Ops::sum, Plain>, 0, false>;
 
 // One block moves and one block reduces each chunk, in ascending order. One block moves all chunks of a slot, so the
 // block that scatters knows by itself which chunks it has gathered.

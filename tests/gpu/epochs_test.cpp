@@ -16,7 +16,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuFirstEpochs, testing::Values(2, 4, 8));
 TEST_P(GpuFirstEpochs, OfAllReducesAnExchangeAndNorms) {
   std::vector<Case> cases;
   for (std::uint32_t i = 0; i < 10; ++i) {
-    cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
+    cases.push_back(
+        {.count = i * 100, .type = kTypes[i % std::size(kTypes)], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
   }
   const MoeExchangeArgs args = small_exchange();
   const std::vector<MoeCase> calls{

@@ -26,7 +26,7 @@ class ComparedMove {
   // `outputs`: the place for a copy's outputs, advanced to the next one's; null: memory of its own.
   ComparedMove(GpuRank& gpu, const RankMove& move, std::byte*& outputs) : move_(move), stream_(gpu.stream()) {
     for (std::size_t i = 0; i < move.memory.size(); ++i) {
-      const bool apart = outputs != nullptr && is_output(move, i) && !sums(move.move.kind);
+      const bool apart = outputs != nullptr && is_output(move, i) && may_be_symmetric(move.move.kind);
       take(gpu, move.memory[i], apart ? outputs : gpu.device_memory(move.memory[i].before.size()));
       if (apart) outputs += move.memory[i].before.size();
     }

@@ -39,6 +39,17 @@ TEST_P(GpuGather, RowsOfAnyShapeAtAnyAddressOnAnyGrid) {
   expect_right(world, equal_moves_of_any_shape(GetParam(), shape));
 }
 
+// The root alone has a result, which has the bits of an all-reduce. A large one goes in chunks.
+TEST_P(GpuGather, ReducesOfEveryTypeAndOperationToEachRoot) {
+  const std::vector<Move> moves = reduces_to_each_root(GetParam());
+  expect_right(lasting_gpu_world(GetParam()), moves);
+  expect_right(lasting_gpu_world(GetParam(), small_gpu_slots), moves);
+}
+
+TEST_P(GpuGather, GathersAndScattersOfEachRoot) {
+  expect_right(lasting_gpu_world(GetParam()), rows_of_each_root(GetParam()));
+}
+
 TEST_P(GpuGather, RaggedShapesOfCountsAndSlots) {
   const std::vector<Move> moves = ragged_moves_of_any_shape(300, GetParam(), {.packs = 60, .elements = 500});
   expect_right(lasting_gpu_world(GetParam()), moves);
@@ -187,8 +198,8 @@ TEST_P(GpuGatherFlows, MessagesManyTimesTheSlots) {
     const std::size_t rows = ranks == 2 ? 900 : 460;
     ensure(3 * slots < rows, "slots for so many rows");
     std::uint32_t seed = 0;
-    for (const Kind kind :
-         {Kind::all_gather, Kind::all_to_all, Kind::reduce_scatter, Kind::all_gather_v, Kind::reduce_scatter_v}) {
+    for (const Kind kind : {Kind::all_gather, Kind::all_to_all, Kind::reduce_scatter, Kind::all_gather_v,
+                            Kind::reduce_scatter_v, Kind::reduce, Kind::gather, Kind::scatter}) {
       for (const Launch& launch : {Launch{.blocks = 2, .threads = 128}, Launch{.blocks = 3, .threads = 512},
                                    Launch{.blocks = 6 + rank % 3, .threads = 256}}) {
         gpu.reset();
@@ -241,9 +252,10 @@ TEST_P(GpuGather, AThousandCallsBackToBack) {
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     std::vector<RankMove> moves;
-    for (std::uint32_t i = 0; i < 8; ++i) {
-      moves.push_back(prepare({.kind = kEqual[i % 4],
-                               .widths = {i < 4 ? 1000u : 200'000u},
+    for (std::uint32_t i = 0; i < 2 * std::size(kEqual); ++i) {
+      moves.push_back(prepare({.kind = kEqual[i % std::size(kEqual)],
+                               .widths = {i < std::size(kEqual) ? 1000u : 200'000u},
+                               .op = mostly_sum(i),
                                .fill = Fill::special,
                                .seed = i,
                                .launch = world.launch(i)},

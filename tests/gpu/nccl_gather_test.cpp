@@ -11,6 +11,8 @@
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/links.hpp"
+#include "gpu/support/nccl_sums.hpp"
+#include "support/messages.hpp"
 #include "support/ranks.hpp"
 #include "support/spawned.hpp"
 
@@ -18,8 +20,6 @@ namespace weft::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Kind kByNccl[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
 
 void say_and_flush(const std::string& text) {
   fmt::print("{}\n", text);
@@ -29,14 +29,17 @@ void say_and_flush(const std::string& text) {
 // NCCL adds in an order of its own, so sums must be exact in any order.
 void move_everything(const Group& group, GpuRank& gpu) {
   std::uint32_t seed = 0;
-  for (const Kind kind : kByNccl) {
+  for (const Kind kind : kEqual) {
     for (const DataType type : kTypes) {
+      if (!reduces(kind) && type != DataType::bf16 && type != DataType::f32) continue;
       for (const std::size_t width : {0, 1, 1000, 20'001}) {
+        const ReduceOp op = kOps[seed % std::size(kOps)];
         run_on_gpu_rank(group, gpu,
                         {.kind = kind,
                          .rows = 1 + seed % 3,
                          .widths = {width},
                          .type = type,
+                         .op = nccl_agrees(type, op, group.size()) ? op : ReduceOp::sum,
                          .fill = Fill::integers,
                          .in_place = (seed + seed / 4) % 2 == 0 && kind != Kind::all_to_all,
                          .root = static_cast<int>(seed) / 3 % group.size(),
@@ -47,14 +50,25 @@ void move_everything(const Group& group, GpuRank& gpu) {
   }
 }
 
+// Messages of ranks on both sides, each with both its neighbours and with itself; then of two ranks alone.
+void send_and_receive(const Group& group, GpuRank& gpu) {
+  for (std::uint32_t seed = 0; seed < 4; ++seed) {
+    run_on_gpu_rank(group, gpu, ring(group.size(), seed % 2 == 0 ? 100 : 3'000'001, seed));
+    run_on_gpu_rank(group, gpu, everyone(group.size(), seed));
+    run_on_gpu_rank(group, gpu, several_to_one_peer(group.size(), 50'000, seed));
+    run_on_gpu_rank(group, gpu, pair_of(0, group.size() - 1, 1000, seed));
+  }
+}
+
 // One graph of all moves, with new data each time.
 void replay(const Group& group, GpuRank& gpu) {
   gpu.reset();
   const auto moves_of = [&](std::uint32_t batch) {
     std::vector<RankMove> moves;
-    for (const Kind kind : kByNccl)
+    for (const Kind kind : kEqual)
       moves.push_back(prepare({.kind = kind, .rows = 2, .widths = {3000}, .fill = Fill::integers, .seed = batch},
                               group.size(), group.rank()));
+    moves.push_back(prepare(ring(group.size(), 5000, batch), group.size(), group.rank()));
     return moves;
   };
   const std::vector<RankMove> first = moves_of(0);
@@ -104,7 +118,10 @@ TEST(GpuProcess, DISABLED_GatherWorker) {
     Communicator communicator = Communicator::from_environment(gpu_config(20s));
     ensure(communicator.fabric().starts_with("NCCL"), communicator.fabric());
     move_everything(communicator, gpu);
-    move_everything(communicator.split(rank % 2), gpu);
+    send_and_receive(communicator, gpu);
+    const Group half = communicator.split(rank % 2);
+    move_everything(half, gpu);
+    send_and_receive(half, gpu);
     hold_back(communicator, gpu);
     expect_refused(communicator, gpu, {.rows = 2, .widths = {8}, .output_gap = 4},
                    "output_stride: 24 bytes from row to row are not the 16 of a row");

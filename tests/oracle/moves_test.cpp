@@ -73,8 +73,18 @@ TEST(OracleMoves, ScattersGiveOnesOwnSums) {
   const Bytes first = bytes({10, 0, 0, 0, 20, 0, 0, 0, 30, 0, 0, 0});
   const Bytes second = bytes({1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0});
   const std::vector<std::span<const std::byte>> messages{first, second};
-  EXPECT_EQ(scattered(Type::i32, places, messages, 0, 4), bytes({11, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(scattered(Type::i32, places, messages, 1, 4), bytes({22, 0, 0, 0, 33, 0, 0, 0}));
+  EXPECT_EQ(scattered(Type::i32, Op::sum, places, messages, 0, 4), bytes({11, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(scattered(Type::i32, Op::sum, places, messages, 1, 4), bytes({22, 0, 0, 0, 33, 0, 0, 0}));
+}
+
+// u8 rows of one element: the larger and the smaller one of 10 and 1, and half of 11.
+TEST(OracleMoves, ScattersReduceByTheirOp) {
+  const auto places = places_of(Numbers{1}, Padding::none);
+  const Bytes first = bytes({10}), second = bytes({1});
+  const std::vector<std::span<const std::byte>> messages{first, second};
+  EXPECT_EQ(scattered(Type::u8, Op::max, places, messages, 0, 1), bytes({10}));
+  EXPECT_EQ(scattered(Type::u8, Op::min, places, messages, 0, 1), bytes({1}));
+  EXPECT_EQ(scattered(Type::u8, Op::avg, places, messages, 0, 1), bytes({5}));
 }
 
 // The first slot's pad is no row of a message: rank 1's sum is of the messages' second rows, whatever slots are.
@@ -83,7 +93,7 @@ TEST(OracleMoves, MessagesHaveNoPads) {
   const Bytes first = bytes({10, 0, 0, 0, 20, 0, 0, 0, 99, 0, 0, 0}),
               second = bytes({1, 0, 0, 0, 2, 0, 0, 0, 99, 0, 0, 0});
   const std::vector<std::span<const std::byte>> messages{first, second};
-  EXPECT_EQ(scattered(Type::i32, places, messages, 1, 4), bytes({22, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(scattered(Type::i32, Op::sum, places, messages, 1, 4), bytes({22, 0, 0, 0, 0, 0, 0, 0}));
 }
 
 Numbers taken(Padding padding, std::size_t slot_rows, std::size_t shards, std::size_t shard, Sharding sharding,

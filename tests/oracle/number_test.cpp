@@ -20,6 +20,15 @@ TEST(OracleNumbers, FormatsOfTypes) {
   expect(Type::f16, 5, 10, 2);
   expect(Type::f32, 8, 23, 4);
   EXPECT_EQ(bytes_of(Type::i32), 4u);
+  EXPECT_EQ(bytes_of(Type::i64), 8u);
+  EXPECT_EQ(bytes_of(Type::u8), 1u);
+}
+
+TEST(OracleNumbers, IntegersOfBits) {
+  EXPECT_EQ(integer_of(Type::u8, 0xff), 255);
+  EXPECT_EQ(integer_of(Type::i32, 0xfffffffe), -2);
+  EXPECT_EQ(integer_of(Type::i64, 0xfffffffe), 0xfffffffe);
+  EXPECT_EQ(integer_of(Type::i64, 0xfffffffffffffffe), -2);
 }
 
 // Sign, exponent and fraction apart: 0x3f80 is 0 | 127 | 0, so 2^(127 − 127); 0x3c00 is 0 | 15 | 0, so 2^(15 − 15).
@@ -107,6 +116,16 @@ TEST(OracleNumbers, ElementsAreLittleEndian) {
   put(written, Type::f16, 1, 0x1234);
   EXPECT_EQ(written, (Bytes{std::byte{0}, std::byte{0}, std::byte{0x34}, std::byte{0x12}}));
   EXPECT_EQ(number_at(Bytes(4, std::byte{0xff}), Type::i32, 0), -1);
+  Bytes longest(16);
+  put(longest, Type::i64, 1, 0xfffffffe00000003);
+  EXPECT_EQ(longest[8], std::byte{3});
+  EXPECT_EQ(longest[12], std::byte{0xfe});
+  EXPECT_EQ(get(longest, Type::i64, 1), 0xfffffffe00000003u);
+  EXPECT_EQ(number_at(longest, Type::i64, 1), -0x1p33 + 3);
+  EXPECT_EQ(get(tensor, Type::u8, 3), 0xbfu);
+  EXPECT_EQ(number_at(tensor, Type::u8, 3), 191);
+  put(written, Type::u8, 1, 0x56);
+  EXPECT_EQ(written, (Bytes{std::byte{0}, std::byte{0x56}, std::byte{0x34}, std::byte{0x12}}));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace weft::detail {
 using Gather = PushCopy<CountedPartition, true, 1>;
 using Gathers = PushCopy<CountedPartition, true, kMaxTensors>;
 using SymmetricGather = PushCopy<EqualPartition, true, 1, true>;
-using Scatter = PushReduceScatter<CountedPartition, DataType::bf16, ReduceOp::sum, 2, true>;
+using Scatter = PushReduceScatter<CountedPartition, DataType::bf16, Ops::sum, 2, true>;
 using Dispatch = MoeDispatch<ExactRow>;
 using Combine = MoeCombine<DataType::bf16, 4>;
 

@@ -10,7 +10,7 @@
 
 namespace weft::detail {
 
-using Library = OneShotAllReduce<Reduction<DataType::bf16, ReduceOp::sum>, 4, true>;
+using Library = OneShotAllReduce<Reduction<DataType::bf16, Ops::sum>, 4, true>;
 template __global__ void collective<Library>(const __grid_constant__ Call, const __grid_constant__ Library::Work);
 
 namespace twin {

@@ -18,8 +18,8 @@ namespace oracle = weft::oracle;
 
 namespace {
 
-enum class Type { bf16, f16, f32, i32 };
-enum class Op { sum, max };
+enum class Type { bf16, f16, f32, i32, i64, u8 };
+enum class Op { sum, max, min, avg };
 enum class Sharding { none, balanced, ceil };
 enum class Padding { none, aligned, max, fixed, per_rank };
 
@@ -30,7 +30,10 @@ E value_of(const std::string& word, std::initializer_list<const char*> words) {
   return static_cast<E>(found - words.begin());
 }
 oracle::Type type_of(const std::string& word) {
-  return value_of<Type>(word, {"bf16", "f16", "f32", "i32"});
+  return value_of<Type>(word, {"bf16", "f16", "f32", "i32", "i64", "u8"});
+}
+oracle::Op op_of(const std::string& word) {
+  return value_of<Op>(word, {"sum", "max", "min", "avg"});
 }
 oracle::Sharding sharding_of(const std::string& word) {
   return value_of<Sharding>(word, {"none", "balanced", "ceil"});
@@ -59,7 +62,7 @@ std::vector<std::span<const std::byte>> views_of(const std::vector<oracle::Bytes
 
 nb::bytes reduce(const std::string& type, const std::string& op, const std::vector<nb::bytes>& inputs) {
   const std::vector<oracle::Bytes> all = all_bytes_of(inputs);
-  return python_of(oracle::reduce(type_of(type), value_of<Op>(op, {"sum", "max"}), all));
+  return python_of(oracle::reduce(type_of(type), op_of(op), all));
 }
 
 std::vector<oracle::Place> places_of(const std::vector<std::size_t>& rows, const std::string& padding,
@@ -79,12 +82,12 @@ nb::bytes exchanged(const std::vector<nb::bytes>& messages, std::size_t rank) {
   return python_of(oracle::exchanged(views_of(all), rank));
 }
 
-nb::bytes scattered(const std::string& type, const std::vector<std::size_t>& rows, const std::string& padding,
-                    std::size_t slot_rows, const std::vector<nb::bytes>& messages, std::size_t rank,
-                    std::size_t row_bytes) {
+nb::bytes scattered(const std::string& type, const std::string& op, const std::vector<std::size_t>& rows,
+                    const std::string& padding, std::size_t slot_rows, const std::vector<nb::bytes>& messages,
+                    std::size_t rank, std::size_t row_bytes) {
   const std::vector<oracle::Bytes> all = all_bytes_of(messages);
-  return python_of(
-      oracle::scattered(type_of(type), places_of(rows, padding, slot_rows, {}), views_of(all), rank, row_bytes));
+  return python_of(oracle::scattered(type_of(type), op_of(op), places_of(rows, padding, slot_rows, {}), views_of(all),
+                                     rank, row_bytes));
 }
 
 nb::tuple taken(const std::vector<std::size_t>& rows, const std::string& padding, std::size_t slot_rows,
@@ -110,7 +113,8 @@ nb::tuple normed(const std::string& type_word, const std::vector<nb::bytes>& inp
   oracle::Bytes sums(sum.size()), output(sum.size());
   const auto row_of = [&](const oracle::Bytes& tensor, std::size_t row) {
     std::vector<std::uint32_t> bits(hidden);
-    for (std::size_t i = 0; i < hidden; ++i) bits[i] = oracle::get(tensor, type, row * hidden + i);
+    for (std::size_t i = 0; i < hidden; ++i)
+      bits[i] = static_cast<std::uint32_t>(oracle::get(tensor, type, row * hidden + i));
     return bits;
   };
   for (std::size_t row = 0; row < sum.size() / oracle::bytes_of(type) / hidden; ++row) {

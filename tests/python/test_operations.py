@@ -14,15 +14,26 @@ from ranks import run_ranks
 Array = npt.NDArray[Any]
 
 RANKS = [1, 2, 3, 4]
-SUMMED = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32, "i32": np.int32}
+REDUCED: dict[str, Any] = {
+    "bf16": np.uint16,
+    "f16": np.float16,
+    "f32": np.float32,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+}
+OPS = ["sum", "max", "min", "avg"]
 
 
 def numbers(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Numbers whose sums need rounding. NumPy has no bf16: these are bits."""
+    """Numbers whose sums need rounding, or wrap. NumPy has no bf16: these are bits."""
+    if dtype in ("i32", "i64", "u8"):
+        limits = np.iinfo(REDUCED[dtype])
+        return np.random.default_rng(seed).integers(limits.min, limits.max, shape, REDUCED[dtype], endpoint=True)
     values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * 100
     if dtype == "bf16":
         return (values.view(np.uint32) >> 16).astype(np.uint16)
-    return values.astype(SUMMED[dtype])
+    return values.astype(REDUCED[dtype])
 
 
 def given(array: Array, dtype: str) -> Any:
@@ -38,8 +49,8 @@ def columns(array: Array) -> Array:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("dtype", SUMMED)
-@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize("dtype", REDUCED)
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("algorithm", ["automatic", "one_shot", "two_shot", "pipelined"])
 def test_all_reduce(ranks: int, dtype: str, op: str, algorithm: str) -> None:
     inputs = [numbers(dtype, (5, 133), rank) for rank in range(ranks)]
@@ -53,6 +64,93 @@ def test_all_reduce(ranks: int, dtype: str, op: str, algorithm: str) -> None:
         assert x.tobytes() == inputs[rank.rank].tobytes()
         rank.world.all_reduce(given(x, dtype), op=op, algorithm=algorithm)
         assert x.tobytes() == expected
+
+    run_ranks(ranks, work)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("dtype", REDUCED)
+@pytest.mark.parametrize("op", OPS)
+def test_reduce(ranks: int, dtype: str, op: str) -> None:
+    inputs = [numbers(dtype, (5, 133), rank) for rank in range(ranks)]
+    expected = weft_oracle.reduce(dtype, op, [x.tobytes() for x in inputs])
+
+    def work(rank: weft.Communicator) -> None:
+        for root in range(ranks):
+            own = inputs[rank.rank].tobytes()
+            x, y = inputs[rank.rank].copy(), np.zeros_like(inputs[0])
+            rank.world.reduce(given(y, dtype) if rank.rank == root else None, given(x, dtype), op=op, root=root, tag=7)
+            assert y.tobytes() == (expected if rank.rank == root else bytes(y.nbytes))
+            assert x.tobytes() == own
+            rank.world.reduce(given(x, dtype), op=op, root=root)
+            assert x.tobytes() == (expected if rank.rank == root else own)
+
+    run_ranks(ranks, work)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16])
+def test_gather_and_scatter(ranks: int, dtype: Any) -> None:
+    # Part q of rank r's tensor is for rank q.
+    places = np.arange(ranks * 15).reshape(ranks, 3, 5)
+    tensors: list[Array] = [(places + 60 * rank).astype(dtype) for rank in range(ranks)]
+
+    def work(rank: weft.Communicator) -> None:
+        me, world = rank.rank, rank.world
+        for root in range(ranks):
+            at_root = me == root
+            expected = weft_oracle.exchanged([tensor.tobytes() for tensor in tensors], root) if at_root else b""
+            x: Array = tensors[me][root]
+            gathered: Array = np.zeros((ranks, 3, 5), dtype)
+            world.gather(gathered if at_root else None, x, root=root, tag=root)
+            if at_root:
+                assert gathered.tobytes() == expected
+                gathered[np.arange(ranks) != root] = 0
+            world.gather(gathered, gathered[root] if at_root else x, root=root)
+            assert gathered.tobytes() == (expected if at_root else bytes(gathered.nbytes))
+
+            y: Array = np.zeros((3, 5), dtype)
+            whole = tensors[root].copy()
+            world.scatter(y, whole if at_root else None, root=root, tag=root)
+            assert y.tobytes() == tensors[root][me].tobytes()
+            world.scatter(whole[root] if at_root else y, whole, root=root)
+            assert y.tobytes() == tensors[root][me].tobytes()
+            assert whole.tobytes() == tensors[root].tobytes()
+
+    run_ranks(ranks, work)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_messages(ranks: int) -> None:
+    all_of = [np.arange(24 * ranks, dtype=np.int64).reshape(ranks, 24) + 1000 * rank for rank in range(ranks)]
+
+    def work(rank: weft.Communicator) -> None:
+        world, me = rank.world, rank.rank
+        x, y = all_of[me], np.zeros_like(all_of[0])
+        sends = [(x[peer], peer, 100 * me + peer) for peer in range(ranks)]
+        world.send_receive(sends, ((y[peer], peer, 100 * peer + me) for peer in range(ranks)))
+        assert y.tobytes() == weft_oracle.exchanged([a.tobytes() for a in all_of], me)
+        world.send_receive()
+
+        # A message after the other, and one of another type and length, around the ring.
+        after, before = (me + 1) % ranks, (me - 1) % ranks
+        first, second = np.zeros(24, np.int64), np.zeros(me + 1, np.uint8)
+        own = np.full(after + 1, me, np.uint8)
+        world.send_receive([(x[0], after), (own, after, 3)], [(first, before), (second, before, 3)])
+        assert (first == all_of[before][0]).all()
+        assert (second == before).all()
+
+        # From rank 0 to each other one, and back.
+        for peer in range(1, ranks):
+            if me == 0:
+                world.send(x[peer], peer, tag=peer)
+                world.receive(y[peer], peer)
+                assert (y[peer] == x[peer]).all()
+            elif me == peer:
+                got = np.zeros((4, 6), np.int64)
+                world.receive(got, 0, tag=peer)
+                world.send(got, 0)
+                assert got.tobytes() == all_of[0][peer].tobytes()
 
     run_ranks(ranks, work)
 
@@ -93,9 +191,10 @@ def test_gathers_and_copies(ranks: int, shape: tuple[int, ...], gaps: bool) -> N
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.parametrize("dtype", REDUCED)
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("gaps", [False, True])
-def test_reduce_scatter(ranks: int, dtype: str, gaps: bool) -> None:
+def test_reduce_scatter(ranks: int, dtype: str, op: str, gaps: bool) -> None:
     inputs = [numbers(dtype, (3 * ranks, 40), rank) for rank in range(ranks)]
     messages = [x.tobytes() for x in inputs]
     row_bytes = inputs[0].nbytes // (3 * ranks)
@@ -104,18 +203,18 @@ def test_reduce_scatter(ranks: int, dtype: str, gaps: bool) -> None:
         x, y = inputs[rank.rank], np.zeros((3, 40), inputs[0].dtype)
         if gaps:
             x, y = columns(x), columns(y)
-        rank.world.reduce_scatter_tensor(given(y, dtype), given(x, dtype))
-        assert y.tobytes() == weft_oracle.scattered(dtype, [3] * ranks, "none", 0, messages, rank.rank, row_bytes)
+        rank.world.reduce_scatter_tensor(given(y, dtype), given(x, dtype), op=op)
+        assert y.tobytes() == weft_oracle.scattered(dtype, op, [3] * ranks, "none", 0, messages, rank.rank, row_bytes)
 
     run_ranks(ranks, work)
 
 
-KINDS = [("none", 0), ("aligned", 4), ("max", 0), ("fixed", 6), ("per_rank", 0)]
+KINDS = [("none", 0, "sum"), ("aligned", 4, "max"), ("max", 0, "min"), ("fixed", 6, "avg"), ("per_rank", 0, "sum")]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize(("padding", "slot_rows"), KINDS)
-def test_ragged(ranks: int, padding: str, slot_rows: int) -> None:
+@pytest.mark.parametrize(("padding", "slot_rows", "op"), KINDS)
+def test_ragged(ranks: int, padding: str, slot_rows: int, op: str) -> None:
     rows = [(5, 0, 3, 1)[rank] for rank in range(ranks)]
     slots = np.array([row + 2 for row in rows], np.int32) if padding == "per_rank" else None
     hidden = [numbers("f32", (row, 24), rank) for rank, row in enumerate(rows)]
@@ -145,11 +244,11 @@ def test_ragged(ranks: int, padding: str, slot_rows: int) -> None:
 
         slot = weft.slots_of(rows, padding, slot_rows, given_slots)[rank.rank]
         own = np.full((slot.end - slot.begin, 24), np.nan, np.float32)
-        rank.world.reduce_scatter_v(own, sums[rank.rank], counts if rank.rank % 2 else listed)
+        rank.world.reduce_scatter_v(own, sums[rank.rank], counts if rank.rank % 2 else listed, op=op)
         if padding != "per_rank":
             packed = [np.concatenate([s[p.begin : p.begin + r] for p, r in zip(all_slots, rows)]) for s in sums]
             messages = [p.tobytes() for p in packed]
-            assert own.tobytes() == weft_oracle.scattered("f32", rows, padding, slot_rows, messages, rank.rank, 96)
+            assert own.tobytes() == weft_oracle.scattered("f32", op, rows, padding, slot_rows, messages, rank.rank, 96)
 
         taken = np.full((6, 24), np.nan, np.float32)
         rank.world.take_rows(taken, y, counts, slots=ranks, slot=ranks - 1)

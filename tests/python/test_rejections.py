@@ -73,7 +73,7 @@ TENSOR = "must be a tensor: a weft.Tensor, or an object with __dlpack__, __cuda_
 STREAM = "stream must be None, an address, or an object with __cuda_stream__ or cuda_stream"
 
 CALLS = {
-    "f64": Bad(lambda g: g.all_reduce(np.ones(4)), "elements are f64; sums are of bf16, f16, f32 and i32"),
+    "f64": Bad(lambda g: g.all_reduce(np.ones(4)), "elements are f64; sums are of bf16, f16, f32, i32, i64 and u8"),
     "bf16 as u16": Bad(lambda g: g.all_reduce(np.ones(4, np.uint16)), "elements are u16; sums are of bf16"),
     "two types": Bad(lambda g: g.all_reduce(f32(4), np.ones(4, np.int32)), "output: elements are f32"),
     "short output": Bad(lambda g: g.all_reduce(f32(4), f32(5)), "output: "),
@@ -85,6 +85,41 @@ CALLS = {
     "scattered types": Bad(lambda g: g.reduce_scatter_tensor(f32(2), np.ones(4, np.int32)), "elements are f32"),
     "odd exchange": Bad(lambda g: g.all_to_all(f32(3, 2), f32(3, 2)), "3 rows are no multiple of 2 ranks"),
     "no such root": Bad(lambda g: g.broadcast(f32(4), root=2), "root: 2 is not a rank of the group"),
+    "no root to reduce to": Bad(lambda g: g.reduce(f32(4), root=2), "root: 2 is not a rank of the group"),
+    "reduced to nothing": Bad(lambda g: g.reduce(None, f32(4), root=g.rank), "output: none; the root must have one"),
+    "reduced length": Bad(lambda g: g.reduce(f32(3), f32(4), root=g.rank), "output: 3 elements; the input has 4"),
+    "reduced types": Bad(lambda g: g.reduce(np.ones(4, np.int64), f32(4), root=g.rank), "output: elements are i64"),
+    "no input": Bad(lambda g: g.reduce(None, root=1 - g.rank), f"output is a NoneType; it {TENSOR}", TypeError),
+    "scatter's op": Bad(lambda g: g.reduce_scatter_tensor(f32(2), f32(4), op="mean"), "op is 'mean'; it must be one of"),
+    "no root to gather to": Bad(lambda g: g.gather(None, f32(4), root=-1), "root: -1 is not a rank of the group"),
+    "no root to scatter from": Bad(lambda g: g.scatter(f32(4), root=2), "root: 2 is not a rank of the group"),
+    "gathered to nothing": Bad(lambda g: g.gather(None, f32(4), root=g.rank), "output: none; the root must have one"),
+    "scattered nothing": Bad(lambda g: g.scatter(f32(4), root=g.rank), "input: none; the root must have one"),
+    "gathered length": Bad(lambda g: g.gather(f32(7), f32(4), root=g.rank), "output: 7 elements; it must have 8, 4 of"),
+    "scattered length": Bad(lambda g: g.scatter(f32(4), f32(9), root=g.rank), "input: 9 elements; it must have 8, 4 of"),
+    "gathered types": Bad(lambda g: g.gather(np.ones(8, np.int32), f32(4), root=g.rank), "output: elements are i32"),
+    "no such peer": Bad(lambda g: g.send(f32(4), 2), "peer: 2 is not a rank of the group, 0 … 1"),
+    "no such sender": Bad(lambda g: g.receive(f32(4), -1), "peer: -1 is not a rank of the group, 0 … 1"),
+    "to itself alone": Bad(lambda g: g.send(f32(4), g.rank), "messages to this rank itself"),
+    "sent gaps": Bad(lambda g: g.send(f32(4, 4)[:, ::2], 0), "tensor: elements of shape [4, 2] do not lie side by side"),
+    "received read-only": Bad(lambda g: g.receive(read_only(), 0), "tensor: read-only memory"),
+    "sent object": Bad(lambda g: g.send_receive([(object(), 0)]), f"sends[0] is a object; it {TENSOR}", TypeError),
+    "no tuple": Bad(
+        lambda g: g.send_receive(receives=[f32(4)]),  # type: ignore[list-item]
+        "it must be (tensor, peer) or (tensor, peer, tag)",
+        TypeError,
+    ),
+    "a message's peer": Bad(
+        lambda g: g.send_receive([(f32(4), "1")]),  # type: ignore[list-item]
+        "sends[0]: peer is '1'; it must be an integer of",
+        TypeError,
+    ),
+    "a message's tag": Bad(
+        lambda g: g.send_receive(receives=[(f32(4), 1, -1)]),
+        "receives[0]: tag is -1; it must be an integer of 0 … 4294967295",
+        TypeError,
+    ),
+    "many messages": Bad(lambda g: g.send_receive([(f32(0), 0)] * 257), "sends: 257 is not between 0 and 256"),
     "read-only": Bad(lambda g: g.all_reduce(read_only()), "output: read-only memory"),
     "read-only view": Bad(lambda g: g.all_reduce(weft.Tensor(read_only())), "output: read-only memory"),
     "bytes": Bad(lambda g: g.all_reduce(bytes(16)), "output: read-only memory"),
@@ -92,7 +127,7 @@ CALLS = {
     "a list": Bad(lambda g: g.all_reduce(f32(2), [1.0, 2.0]), f"input is a list; it {TENSOR}", TypeError),
     "None": Bad(lambda g: g.all_reduce(None), "incompatible function arguments", TypeError),
     "text": Bad(lambda g: g.all_reduce(np.array(["a"])), "output is a ndarray of dtype('<U1')", TypeError),
-    "op": Bad(lambda g: g.all_reduce(f32(4), op="mean"), "op is 'mean'; it must be one of sum, max"),
+    "op": Bad(lambda g: g.all_reduce(f32(4), op="mean"), "op is 'mean'; it must be one of sum, max, min, avg"),
     "algorithm": Bad(
         lambda g: g.all_reduce(f32(4), algorithm="ring"),
         "algorithm is 'ring'; it must be one of automatic, one_shot, two_shot, pipelined, nccl, multimem_one_shot, "
@@ -150,6 +185,16 @@ def test_a_rejected_call_leaves_the_group_usable(name: str) -> None:
             expect_sums(world)
         assert made.status() is None
         assert [call.operation for call in world.recent_calls()] == ["all_reduce sum i32[100] one-shot tag 0"] * 2
+
+    run_ranks(2, work, CPU)
+
+
+def test_a_rejected_message_concerns_its_rank_alone() -> None:
+    def work(made: weft.Communicator) -> None:
+        if made.rank == 0:
+            for name in ("no such peer", "sent object", "gathered length"):
+                expect_rejected(CALLS[name], made.world)
+        expect_sums(made.world)
 
     run_ranks(2, work, CPU)
 

@@ -42,6 +42,12 @@ class Case:
     def all_reduce(self) -> list[torch.Tensor]:
         return [self.group.all_reduce(self.x)]
 
+    def reduce(self) -> list[torch.Tensor]:
+        root = self.group.size - 1
+        output = torch.empty_like(self.x) if self.rank == root else None
+        self.group.reduce(output, self.x, root=root)
+        return [] if output is None else [output]
+
     def all_gather(self) -> list[torch.Tensor]:
         output = self.x.new_empty((4 * self.group.size, 16))
         self.group.all_gather_into_tensor(output, self.x)
@@ -60,6 +66,34 @@ class Case:
 
     def broadcast(self) -> list[torch.Tensor]:
         return [self.group.broadcast_(self.x.clone(), root=1)]
+
+    def gather(self) -> list[torch.Tensor]:
+        root = self.group.size - 1
+        output = self.x.new_empty((4 * self.group.size, 16)) if self.rank == root else None
+        self.group.gather(output, self.x, root=root)
+        return [] if output is None else [output]
+
+    def scatter(self) -> list[torch.Tensor]:
+        root = self.group.size - 1
+        output = self.x.new_empty((4, 16))
+        self.group.scatter(output, self.x.repeat(self.group.size, 1) if self.rank == root else None, root=root)
+        return [output]
+
+    def send_receive(self) -> list[torch.Tensor]:
+        after, before = (self.rank + 1) % self.group.size, (self.rank - 1) % self.group.size
+        output, ids = torch.empty_like(self.x), torch.empty(2 + before, dtype=torch.int64, device=self.device)
+        self.group.send_receive([(self.x, after), (self.ids, after, 7)], [(output, before), (ids, before, 7)])
+        return [output, ids]
+
+    def send_and_receive(self) -> list[torch.Tensor]:
+        """Rank 0 to the others; a rank that is alone does nothing."""
+        if self.rank == 0:
+            for peer in range(1, self.group.size):
+                self.group.send(self.x, peer)
+            return []
+        output = torch.empty_like(self.x)
+        self.group.receive(output, 0)
+        return [output]
 
     def barrier(self) -> list[torch.Tensor]:
         self.group.barrier(self.x, tag=4)
@@ -83,7 +117,7 @@ class Case:
 
     def reduce_scatter_v(self) -> list[torch.Tensor]:
         output = self.x.new_empty((2 + self.rank, 16))
-        self.group.reduce_scatter_v(output, self.parts, weft.torch.Counts(self.rows))
+        self.group.reduce_scatter_v(output, self.parts, weft.torch.Counts(self.rows), op="avg")
         return [output]
 
     def take_rows(self) -> list[torch.Tensor]:
@@ -127,10 +161,15 @@ class Case:
 NAMES = [
     "all_reduce_",
     "all_reduce",
+    "reduce",
     "all_gather",
     "reduce_scatter",
     "all_to_all",
     "broadcast",
+    "gather",
+    "scatter",
+    "send_receive",
+    "send_and_receive",
     "barrier",
     "norm",
     "all_gather_v",

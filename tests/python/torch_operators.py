@@ -6,75 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import weft
 import weft.torch
 from ranks import run_ranks
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_cases import NAMES, Case, bits
+from torch_methods import through_core
 
 RANKS = 3
-
-
-def through_core(case: Case, name: str) -> list[bytes]:
-    """The same call of weft.Group."""
-    core, ranks = case.group.group, case.group.size
-    x = case.x.numpy()
-    if name in ("all_reduce_", "all_reduce"):
-        y = np.empty_like(x)
-        core.all_reduce(y, x, op="max" if name == "all_reduce_" else "sum")
-        return [y.tobytes()]
-    if name == "all_gather":
-        y = np.empty((4 * ranks, 16), np.float32)
-        core.all_gather_into_tensor(y, x)
-        return [y.tobytes()]
-    if name == "reduce_scatter":
-        y = np.empty((4, 16), np.float32)
-        core.reduce_scatter_tensor(y, np.tile(x, (ranks, 1)))
-        return [y.tobytes()]
-    if name == "all_to_all":
-        y = np.empty((4 * ranks, 16), np.float32)
-        core.all_to_all(y, np.tile(x, (ranks, 1)))
-        return [y.tobytes()]
-    if name == "broadcast":
-        y = x.copy()
-        core.broadcast(y, root=1)
-        return [y.tobytes()]
-    if name == "barrier":
-        core.barrier()
-        return []
-    if name == "norm":
-        normed, sums = torch.empty_like(case.halves), torch.empty_like(case.halves)
-        rows, scales = np.empty((2, 64), np.uint8), np.empty(2, np.float32)
-        residual = case.gamma.repeat(2, 1)
-        core.all_reduce_rms_norm(
-            normed, sums, case.halves, case.gamma, residual, fp8=weft.Fp8Output(rows, scales)
-        )
-        return [bits(normed), bits(sums), rows.tobytes(), scales.tobytes()]
-    rows = case.rows.numpy()
-    if name == "all_gather_v":
-        y, ids = np.empty((case.end, 16), np.float32), np.empty(case.end, np.int64)
-        core.all_gather_v([y, ids], [case.own, case.ids], weft.Counts(rows))
-        return [y.tobytes(), ids.tobytes()]
-    if name == "reduce_scatter_v":
-        y = np.empty((2 + case.rank, 16), np.float32)
-        core.reduce_scatter_v(y, case.parts, weft.Counts(rows))
-        return [y.tobytes()]
-    if name == "take_rows":
-        y = np.empty((4, 16), np.float32)
-        core.take_rows(y, case.everything, weft.Counts(rows), slots=ranks, slot=ranks - 1)
-        return [y.tobytes()]
-    if name in ("dispatch_and_combine", "halves_of_an_exchange"):
-        made, rows_of_all, ids, weights, results = case.exchanged()
-        exchange, counts = made.exchange, np.empty(made.local_experts, np.int32)
-        handle = exchange.dispatch(rows_of_all, case.tokens, ids, weights, counts=counts)
-        exchange.combine(results, rows_of_all, handle, case.tokens)
-        return [bits(rows_of_all), counts.tobytes(), bits(results)]
-    table = np.empty(case.table, np.int32)
-    core.all_gather_counts(table, case.words)
-    return [table.tobytes()]
 
 
 def alone(work: Callable[[weft.Communicator], None]) -> None:
@@ -183,7 +125,10 @@ def calls_of(group: weft.torch.Group) -> int:
     return len(group.group.recent_calls())  # of 32 at most
 
 
-@pytest.mark.parametrize("name", NAMES)
+ALONE = [name for name in NAMES if name != "send_and_receive"]  # what a world of one can call
+
+
+@pytest.mark.parametrize("name", ALONE)
 def test_compiled_equals_eager(name: str) -> None:
     """The graph has no break."""
 
@@ -202,7 +147,24 @@ def test_compiled_equals_eager(name: str) -> None:
     alone(work)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_a_compiler_keeps_messages() -> None:
+    """Traced without a call: rank 1 of this world makes none."""
+    group = weft.torch.Group(weft.Communicator.local(2, weft.Config(device="cpu"))[0].world)
+
+    def calls(x: torch.Tensor) -> torch.Tensor:
+        group.send(x, 1)
+        group.receive(x, 1)
+        group.gather(None, x, root=1)
+        group.reduce(None, x, root=1)
+        return x
+
+    graph = make_fx(calls, tracing_mode="fake")(torch.ones(3))
+    graph.graph.eliminate_dead_code()
+    for name in ("send", "receive", "gather", "reduce"):
+        assert f"weft.{name}." in graph.code, graph.code
+
+
+@pytest.mark.parametrize("name", ALONE)
 def test_opcheck(name: str) -> None:
     called: list[tuple[Any, tuple[Any, ...]]] = []
 
@@ -213,7 +175,7 @@ def test_opcheck(name: str) -> None:
         getattr(case, name)()
         assert called
         for operator, values in called:
-            if "wait" not in str(operator) and "send" not in str(operator):  # a half is not made twice
+            if "_wait" not in str(operator) and "_send" not in str(operator):  # a half is not made twice
                 torch.library.opcheck(operator, values)
 
     original = weft.torch._operators.call
@@ -246,8 +208,8 @@ def test_errors_have_their_records() -> None:
         group.all_reduce_(torch.zeros(3), tag=(1 << 32) - 1, blocks=2, algorithm="pipelined", op="max")
         last = group.group.recent_calls()[-1].operation
         assert last.startswith("all_reduce max f32[3] pipelined") and last.endswith("tag 4294967295"), last
-        with pytest.raises(ValueError, match="op is 'avg'; it must be one of sum, max"):
-            group.all_reduce_(torch.zeros(3), op="avg")
+        with pytest.raises(ValueError, match="op is 'mean'; it must be one of sum, max, min, avg"):
+            group.all_reduce_(torch.zeros(3), op="mean")
         with pytest.raises(RuntimeError, match="weft has no gradients"):
             group.all_reduce(torch.zeros(3, requires_grad=True))
         with torch.no_grad():
@@ -256,6 +218,43 @@ def test_errors_have_their_records() -> None:
             torch.ops.weft.all_reduce(torch.zeros(3), 0, 0)
 
     alone(work)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
+def test_operators_of_reductions(dtype: torch.dtype) -> None:
+    expected = {"sum": 7, "max": 5, "min": 2, "avg": 3}
+
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        x = torch.full((4,), 5 if rank.rank else 2, dtype=dtype)
+        for op, value in expected.items():
+            assert group.all_reduce(x, op=op).tolist() == [value] * 4
+            y, part = torch.zeros_like(x), torch.zeros(2, dtype=dtype)
+            group.reduce(y if rank.rank else None, x, op=op, root=1)
+            assert y.tolist() == [value * rank.rank] * 4
+            group.reduce_scatter_tensor(part, x, op=op)
+            assert part.tolist() == [value] * 2
+
+    run_ranks(2, work)
+
+
+def test_a_root_without_a_tensor_is_refused() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group, x = weft.torch.Group(rank.world), torch.ones(3)
+        for call in (lambda: group.gather(None, x), lambda: group.reduce(None, x)):
+            with pytest.raises(weft.Error, match="output: none; the root must have one"):
+                call()
+        with pytest.raises(weft.Error, match="input: none; the root must have one"):
+            group.scatter(x)
+        with pytest.raises(weft.Error, match="peer: -1 is not a rank of the group"):
+            group.send(x, 1 << 40, tag=1)
+        with pytest.raises(ValueError, match="tag is -1; it must be 0 to"):
+            group.send_receive([(x, 0, -1)])
+        group.send_receive()
+
+    alone(work)
+    with through_operators():
+        alone(work)
 
 
 def test_a_fault_names_its_peer() -> None:

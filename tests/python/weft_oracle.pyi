@@ -13,6 +13,7 @@ def gathered(
 def exchanged(messages: Sequence[bytes], rank: int) -> bytes: ...
 def scattered(
     type: str,
+    op: str,
     rows: Sequence[int],
     padding: str,
     slot_rows: int,

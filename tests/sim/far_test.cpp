@@ -112,18 +112,19 @@ std::string all_gather(const char* name, std::uint64_t deadline_ns, std::uint64_
 }
 
 std::string reduce_scatter(const char* name, std::uint64_t deadline_ns, std::uint64_t slot_packs) {
-  return run<detail::PushReduceScatter<detail::EqualPartition, DataType::i32, ReduceOp::sum, 0, false>>(
+  return run<detail::PushReduceScatter<detail::EqualPartition, DataType::i32, detail::Ops::sum, 0, false>>(
       name, deadline_ns,
       {kCount * kSize, kCount,
        [](std::uint32_t call, std::uint32_t rank, std::uint32_t i) { return sum(call, rank * kCount + i); }},
       [=](const void* input, void* output) {
-        return detail::ReduceScatterWork<detail::EqualPartition>{.partition = kPartition,
-                                                                 .slot_packs = slot_packs,
-                                                                 .input = input,
-                                                                 .output = output,
-                                                                 .row_bytes = kRowBytes,
-                                                                 .input_stride = kRowBytes,
-                                                                 .output_stride = kRowBytes};
+        return detail::ReduceScatterWork<detail::EqualPartition>{
+            .partition = {.rows = 1, .input_step = 1, .output_step = 0, .sender = detail::kEverybody},
+            .slot_packs = slot_packs,
+            .input = input,
+            .output = output,
+            .row_bytes = kRowBytes,
+            .input_stride = kRowBytes,
+            .output_stride = kRowBytes};
       });
 }
 
@@ -194,8 +195,8 @@ std::string exchange(const char* name, std::uint64_t deadline_ns) {
 }  // namespace
 
 std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
-  using Lines = detail::Reduction<DataType::i32, ReduceOp::sum>;
-  using Pipelined = detail::Reduction<DataType::i32, ReduceOp::sum, detail::Plain>;
+  using Lines = detail::Reduction<DataType::i32, detail::Ops::sum>;
+  using Pipelined = detail::Reduction<DataType::i32, detail::Ops::sum, detail::Plain>;
   constexpr std::uint64_t one_go = FarRank::kArmedPacks, chunks = 0;
   std::string wrong;
   const auto then = [&](auto&& operation) {

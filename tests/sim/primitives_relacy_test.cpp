@@ -189,10 +189,10 @@ struct Suite : rl::test_suite<Suite<primitive>, kRanks> {
   }
   void thread(unsigned rank) {
     using enum DataType;
-    using Lines = detail::Reduction<i32, ReduceOp::sum>;
-    using Pipelined = detail::Reduction<i32, ReduceOp::sum, detail::Plain>;
+    using Lines = detail::Reduction<i32, detail::Ops::sum>;
+    using Pipelined = detail::Reduction<i32, detail::Ops::sum, detail::Plain>;
     if constexpr (primitive == Primitive::sentinel) {
-      using Sentinels = detail::Reduction<f32, ReduceOp::sum>;
+      using Sentinels = detail::Reduction<f32, detail::Ops::sum>;
       all_reduce<detail::OneShotAllReduce<Sentinels, kRanks, true>>(cells, rank, kCalls, 1);
     } else if constexpr (primitive == Primitive::line) {
       all_reduce<detail::OneShotAllReduce<Lines, kRanks, true>>(cells, rank, kCalls, 1);

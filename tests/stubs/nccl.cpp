@@ -53,6 +53,9 @@ ncclResult_t ncclAllReduce(const void*, void*, std::size_t, ncclDataType_t, nccl
 ncclResult_t ncclReduceScatter(const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t) {
   return ncclSystemError;
 }
+ncclResult_t ncclReduce(const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t) {
+  return ncclSystemError;
+}
 ncclResult_t ncclAllGather(const void*, void*, std::size_t, ncclDataType_t, ncclComm_t, cudaStream_t) {
   return ncclSystemError;
 }
@@ -60,6 +63,18 @@ ncclResult_t ncclAlltoAll(const void*, void*, std::size_t, ncclDataType_t, ncclC
   return ncclSystemError;
 }
 ncclResult_t ncclBroadcast(const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return ncclSystemError;
+}
+ncclResult_t ncclSend(const void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return ncclSystemError;
+}
+ncclResult_t ncclRecv(void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return ncclSystemError;
+}
+ncclResult_t ncclGroupStart() {
+  return ncclSystemError;
+}
+ncclResult_t ncclGroupEnd() {
   return ncclSystemError;
 }
 

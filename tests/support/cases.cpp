@@ -11,22 +11,24 @@ namespace weft::test {
 namespace {
 
 // The finaliser of splitmix64.
-std::uint32_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+std::uint64_t mix64(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   std::uint64_t h = a * 0x9e3779b97f4a7c15u + b * 0xd1b54a32d192ed03u + c * 0x8cb92ba72f3d8dd7u + 1;
   h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
   h = (h ^ h >> 27) * 0x94d049bb133111ebu;
-  return static_cast<std::uint32_t>(h ^ h >> 31);
+  return h ^ h >> 31;
+}
+std::uint32_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  return static_cast<std::uint32_t>(mix64(a, b, c));
 }
 
-std::uint32_t integer(DataType type, int value) {
-  if (type == DataType::i32) return static_cast<std::uint32_t>(value);
+std::uint64_t integer(DataType type, int value) {
+  if (!is_floating(type)) return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
   return round_to(format_of(type), value);
 }
 
 // `place` is the same on all ranks. At a quarter of all places most ranks have plus or minus one large number, and the
 // others have small ones. The large ones cancel, and the rest depends on the order of the sum.
 std::uint32_t random_number(DataType type, std::uint32_t h, std::uint32_t place) {
-  if (type == DataType::i32) return h;
   const Format f = format_of(type);
   const std::uint32_t sign = (h & 1) != 0 ? f.sign_bit() : 0;
   const auto number = [&](int exponent, std::uint32_t fraction) {
@@ -37,11 +39,21 @@ std::uint32_t random_number(DataType type, std::uint32_t h, std::uint32_t place)
   return number(static_cast<int>(h >> 1 & 15) - 12, h >> 8);  // 2^−12 … 2^3
 }
 
+// The lower bits of each are special, too: an element has as many of them as its type.
+std::uint64_t special_integer(std::uint32_t h) {
+  constexpr std::array<std::uint64_t, 9> values{0,
+                                                1,
+                                                0xffffffffffffffffu,
+                                                0x7fffffffffffffffu,
+                                                0x8000000000000000u,
+                                                0x800000007fffffffu,
+                                                0x7fffffff80000000u,
+                                                0x7f7f7f7f7f7f7f7fu,
+                                                0xffffff8080808080u};
+  return values[h % values.size()];
+}
+
 std::uint32_t special_number(DataType type, std::uint32_t h) {
-  if (type == DataType::i32) {
-    constexpr std::array<std::uint32_t, 6> values{0, 1, 0xffffffffu, 0x7fffffffu, 0x80000000u, 0x7fffu};
-    return values[h % values.size()];
-  }
   const Format f = format_of(type);
   const std::uint32_t quiet = f.infinity() | 1u << (f.fraction_bits - 1);
   // Mostly zeros, so that sums are not all NaN.
@@ -64,19 +76,21 @@ std::uint32_t special_number(DataType type, std::uint32_t h) {
   return values[h % values.size()];
 }
 
-std::uint32_t element(const Case& c, int rank, std::size_t i) {
-  const std::uint32_t h = mix(c.seed, static_cast<std::uint64_t>(rank), i);
+std::uint64_t element(const Case& c, int rank, std::size_t i) {
+  const std::uint64_t whole = mix64(c.seed, static_cast<std::uint64_t>(rank), i);
+  const auto h = static_cast<std::uint32_t>(whole);
   switch (c.fill) {
     case Fill::integers:
       return integer(c.type, static_cast<int>(h % 15) - 7);
     case Fill::random:
-      return random_number(c.type, h, mix(c.seed, 1u << 20, i));
+      return is_floating(c.type) ? random_number(c.type, h, mix(c.seed, 1u << 20, i)) : whole;
     case Fill::bits:
-      return h;
+      return whole;
     case Fill::special: {
       // Also whole packs of one value, above all of the resting word.
       const bool alike = mix(c.seed, 77, i / 16) % 3 == 0;
-      return special_number(c.type, alike ? mix(c.seed, static_cast<std::uint64_t>(rank) + 99, i / 16) : h);
+      const std::uint32_t choice = alike ? mix(c.seed, static_cast<std::uint64_t>(rank) + 99, i / 16) : h;
+      return is_floating(c.type) ? special_number(c.type, choice) : special_integer(choice);
     }
   }
   return 0;
@@ -177,7 +191,9 @@ std::vector<Mismatch> every_mismatch(Algorithm algorithm) {
   };
   if (detail::is_multimem(algorithm)) return all;  // they only sum floating types
   all.push_back({"another wire format", [](Case& c) { c.type = DataType::i32; }});
+  all.push_back({"type of eight bytes", [](Case& c) { c.type = DataType::i64; }});
   all.push_back({"op", [](Case& c) { c.op = ReduceOp::max; }});
+  all.push_back({"op that also adds", [](Case& c) { c.op = ReduceOp::avg; }});
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -73,8 +74,13 @@ struct Mismatch {
 };
 std::vector<Mismatch> every_mismatch(Algorithm algorithm);
 
-inline constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
-inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max};
+inline constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32,
+                                      DataType::i32,  DataType::i64, DataType::u8};
+inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg};
+// Mostly sums, whose instances are the most, and in turn the other operations.
+constexpr ReduceOp mostly_sum(std::size_t turn) {
+  return turn % 3 == 0 ? kOps[turn / 3 % std::size(kOps)] : ReduceOp::sum;
+}
 inline constexpr Algorithm kAlgorithms[] = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined};
 inline std::string test_name(Algorithm algorithm) {
   constexpr const char* names[] = {"Automatic", "OneShot",         "TwoShot",        "Pipelined",

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <span>
 
+#include "support/letters.hpp"
 #include "support/moves.hpp"
 #include "support/world.hpp"
+#include "weft/messages.hpp"
 
 namespace weft::test {
 
@@ -29,20 +31,22 @@ class OnHost {
 void issue(const Group& group, const RankMove& prepared, const std::function<std::byte*(const Memory&)>& address,
            Stream stream) {
   const Move& move = prepared.move;
-  const auto output_gap = [&](std::size_t tensor) { return move.apart(move.output_gap, tensor); };
+  if (move.kind == Kind::messages) return issue_letters(group, prepared, address, stream);
+  const auto output_gap = [&](std::size_t tensor) { return move.gap(move.output_gap, tensor); };
   const auto input_gap = [&](std::size_t tensor) {
-    return move.apart(move.in_place ? move.output_gap : move.input_gap, tensor);
+    return move.gap(move.in_place ? move.output_gap : move.input_gap, tensor);
   };
+  const bool is_root = group.rank() == move.root;
   const auto at = [&](std::size_t memory) { return address(prepared.memory[memory]) + prepared.memory[memory].begin; };
   const Place& mine = prepared.places[static_cast<std::size_t>(group.rank())];
   const Place& last = prepared.places.back();
   const auto own_row = [&](std::size_t tensor) { return mine.begin * (move.row_bytes(tensor) + output_gap(tensor)); };
-  const bool gathers = move.kind == Kind::all_gather || move.kind == Kind::all_gather_v;
+  const bool gathers = move.kind == Kind::all_gather || move.kind == Kind::all_gather_v || move.kind == Kind::gather;
   const auto input = [&](std::size_t tensor) {
     return at(prepared.input(tensor)) + (move.in_place && gathers ? own_row(tensor) : 0);
   };
   const auto output = [&](std::size_t tensor) {
-    return at(prepared.output(tensor)) + (move.in_place && sums(move.kind) ? own_row(tensor) : 0);
+    return at(prepared.output(tensor)) + (move.in_place && lies_in_input(move.kind) ? own_row(tensor) : 0);
   };
   const bool on_host =
       move.counts_at == CountsAt::host || (move.counts_at == CountsAt::host_of_odd_ranks && group.rank() % 2 == 1);
@@ -87,6 +91,7 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
                                     .input_stride = move.widths[0] + (move.in_place ? move.output_gap : move.input_gap),
                                     .output_stride = move.widths[0] + move.output_gap,
                                     .type = move.type,
+                                    .op = move.op,
                                     .stream = stream,
                                     .tag = move.tag,
                                     .launch = move.launch});
@@ -115,12 +120,41 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
                                .input_stride = move.widths[0] + (move.in_place ? move.output_gap : move.input_gap),
                                .output_stride = move.widths[0] + move.output_gap,
                                .type = move.type,
+                               .op = move.op,
                                .counts = counts,
                                .input_rows = last.begin + last.slot + move.spare_rows,
                                .output_rows = mine.slot + move.spare_rows,
                                .stream = stream,
                                .tag = move.tag,
                                .launch = move.launch});
+    case Kind::reduce:
+      return reduce(group, {.input = input(0),
+                            .output = is_root ? output(0) : nullptr,
+                            .count = move.rows * move.widths[0],
+                            .type = move.type,
+                            .op = move.op,
+                            .root = move.root,
+                            .stream = stream,
+                            .tag = move.tag,
+                            .launch = move.launch});
+    case Kind::gather:
+      return gather(group, {.input = input(0),
+                            .output = is_root ? output(0) : nullptr,
+                            .bytes = move.rows * move.row_bytes(0),
+                            .root = move.root,
+                            .stream = stream,
+                            .tag = move.tag,
+                            .launch = move.launch});
+    case Kind::scatter:
+      return scatter(group, {.input = is_root ? input(0) : nullptr,
+                             .output = output(0),
+                             .bytes = move.rows * move.row_bytes(0),
+                             .root = move.root,
+                             .stream = stream,
+                             .tag = move.tag,
+                             .launch = move.launch});
+    case Kind::messages:
+      return;
   }
 }
 

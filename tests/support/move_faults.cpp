@@ -10,6 +10,8 @@ std::vector<NamedMove> waiting_moves() {
           {"BroadcastOverAllLinks", {.kind = Kind::broadcast, .rows = 60, .widths = {4096}}},
           {"Scatter", {.kind = Kind::reduce_scatter, .widths = {1000}}},
           {"ScatterInChunks", {.kind = Kind::reduce_scatter, .widths = {long_row}}},
+          {"Reduce", {.kind = Kind::reduce, .widths = {1000}}},
+          {"ReduceInChunks", {.kind = Kind::reduce, .widths = {long_row}, .op = ReduceOp::avg}},
           {"RaggedGather", {.kind = Kind::all_gather_v, .widths = {1000}, .counts = {3, 0, 1}}},
           {"RaggedScatter", {.kind = Kind::reduce_scatter_v, .widths = {1000}, .counts = {3, 0, 1}}},
           {"NoRowsAtAll", {.kind = Kind::all_gather_v, .widths = {1000}, .counts = {0, 0, 0}}},
@@ -31,6 +33,7 @@ std::vector<std::pair<Move, Move>> differing_moves(int ranks) {
   const Move base{.kind = Kind::all_gather, .rows = 2, .widths = {40}};
   const Move root{.kind = Kind::broadcast, .rows = 2, .widths = {40}};
   const Move scatter{.kind = Kind::reduce_scatter, .rows = 2, .widths = {40}};
+  const Move reduce{.kind = Kind::reduce, .rows = 2, .widths = {40}};
   std::vector<std::pair<Move, Move>> pairs = {
       {base, changed(base, [](Move& m) { m.kind = Kind::all_to_all; })},
       {base, changed(base, [](Move& m) { m.rows = 3; })},
@@ -38,6 +41,14 @@ std::vector<std::pair<Move, Move>> differing_moves(int ranks) {
       {base, changed(base, [](Move& m) { m.tag = 1; })},
       {root, changed(root, [](Move& m) { m.root = 1; })},
       {scatter, changed(scatter, [](Move& m) { m.type = DataType::f16; })},
+      {scatter, changed(scatter, [](Move& m) { m.op = ReduceOp::max; })},
+      {changed(scatter, [](Move& m) { m.op = ReduceOp::max; }),
+       changed(scatter, [](Move& m) { m.op = ReduceOp::min; })},
+      {reduce, changed(reduce, [](Move& m) { m.root = 1; })},
+      {reduce, changed(reduce, [](Move& m) { m.widths = {48}; })},
+      {reduce, changed(reduce, [](Move& m) { m.type = DataType::f16; })},
+      {reduce, changed(reduce, [](Move& m) { m.op = ReduceOp::avg; })},
+      {reduce, changed(reduce, [](Move& m) { m.tag = 1; })},
   };
   const std::vector<std::int32_t> ones(static_cast<std::size_t>(ranks), 1);
   for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
@@ -63,6 +74,7 @@ std::vector<std::pair<Move, Move>> differing_moves(int ranks) {
   pairs.push_back({gather_v, changed(gather_v, [](Move& m) { m.widths = {40, 1}; })});
   pairs.push_back({gather_v, scatter_v});
   pairs.push_back({scatter_v, changed(scatter_v, [](Move& m) { m.type = DataType::f16; })});
+  pairs.push_back({scatter_v, changed(scatter_v, [](Move& m) { m.op = ReduceOp::avg; })});
   return pairs;
 }
 

@@ -18,15 +18,17 @@ Move with_slots(Move move, int ranks) {
 
 std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed) {
   constexpr Kind kinds[] = {Kind::all_gather,     Kind::all_to_all,   Kind::broadcast,
-                            Kind::reduce_scatter, Kind::all_gather_v, Kind::reduce_scatter_v};
+                            Kind::reduce_scatter, Kind::all_gather_v, Kind::reduce_scatter_v,
+                            Kind::reduce,         Kind::gather,       Kind::scatter};
   std::mt19937 random(seed);
   const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
   std::vector<Move> moves;
   for (int i = 0; i < count; ++i) {
-    Move move{.kind = kinds[pick(6)],
+    Move move{.kind = kinds[pick(std::size(kinds))],
               .rows = pick(4),
               .widths = {pick(3) == 0 ? 700 : pick(60)},
-              .type = kTypes[pick(4)],
+              .type = kTypes[pick(std::size(kTypes))],
+              .op = kOps[pick(std::size(kOps))],
               .fill = Fill::special,
               .root = static_cast<int>(pick(ranks)),
               .seed = seed + static_cast<std::uint32_t>(i)};
@@ -46,6 +48,8 @@ std::vector<Move> moves_around_packs(int ranks, std::size_t longest, Fill copied
   std::vector<Move> moves;
   for (const Kind kind : kEqual) {
     for (const DataType type : kTypes) {
+      // Copies only know the size of an element.
+      if (!reduces(kind) && type != DataType::bf16 && type != DataType::f32) continue;
       const std::size_t pack = 16 / size_of(type), chunk = 1024 * pack;
       for (const std::size_t width :
            {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, 3 * pack, 7 * pack, 8 * pack, 8 * pack + 1,
@@ -54,9 +58,53 @@ std::vector<Move> moves_around_packs(int ranks, std::size_t longest, Fill copied
         moves.push_back({.kind = kind,
                          .widths = {width},
                          .type = type,
-                         .fill = kind == Kind::reduce_scatter ? Fill::special : copied,
+                         .op = mostly_sum(seed),
+                         .fill = reduces(kind) ? Fill::special : copied,
                          .in_place = seed % 3 == 0 && kind != Kind::all_to_all,
                          .root = static_cast<int>(seed) % ranks,
+                         .seed = seed});
+      }
+    }
+  }
+  return moves;
+}
+
+std::vector<Move> reduces_to_each_root(int ranks) {
+  constexpr std::size_t widths[] = {5003, 96, 1};
+  std::vector<Move> moves;
+  for (const DataType type : kTypes) {
+    for (const ReduceOp op : kOps) {
+      for (int root = 0; root < ranks; ++root) {
+        const auto seed = static_cast<std::uint32_t>(moves.size());
+        moves.push_back({.kind = Kind::reduce,
+                         .widths = {widths[seed % std::size(widths)]},
+                         .type = type,
+                         .op = op,
+                         .fill = op == ReduceOp::avg ? Fill::random : Fill::special,
+                         .input_shift = seed / 3 % 4,
+                         .in_place = seed % 2 == 0,
+                         .root = root,
+                         .seed = seed});
+      }
+    }
+  }
+  return moves;
+}
+
+std::vector<Move> rows_of_each_root(int ranks) {
+  std::vector<Move> moves;
+  for (const Kind kind : {Kind::gather, Kind::scatter}) {
+    for (int root = 0; root < ranks; ++root) {
+      for (const std::size_t bytes : {0u, 1u, 48u, 5003u, 60'000u}) {
+        const auto seed = static_cast<std::uint32_t>(moves.size());
+        moves.push_back({.kind = kind,
+                         .widths = {bytes},
+                         .unit = 1,
+                         .fill = Fill::bits,
+                         .input_shift = seed % 3 * 5,
+                         .output_shift = seed / 2 % 3 * 7,
+                         .in_place = seed % 2 == 0,
+                         .root = root,
                          .seed = seed});
       }
     }
@@ -69,12 +117,13 @@ std::vector<Move> equal_moves_of_any_shape(int ranks, const AnyShape& shape) {
   const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
   std::vector<Move> moves;
   for (std::uint32_t i = 0; i < 300; ++i) {
-    const Kind kind = kEqual[pick(4)];
+    const Kind kind = kEqual[pick(std::size(kEqual))];
     moves.push_back({.kind = kind,
                      .rows = pick(9),
                      .widths = {pick(2) == 0 ? pick(shape.packs) * 8 : pick(shape.elements)},
-                     .type = kTypes[pick(4)],
-                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes of fp8, say
+                     .type = kTypes[pick(std::size(kTypes))],
+                     .op = kOps[pick(std::size(kOps))],
+                     .unit = !reduces(kind) && pick(3) == 0 ? 1u : 0u,  // bytes of fp8, say
                      .fill = static_cast<Fill>(pick(4)),
                      .input_gap = pick(3) == 0 ? 0 : pick(9),
                      .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
@@ -106,7 +155,8 @@ std::vector<Move> ragged_moves_of_any_shape(int count, int ranks, const AnyShape
     while (kind == Kind::all_gather_v && widths.size() < 8 && pick(2) == 0) widths.push_back(pick(20));
     moves.push_back(with_slots({.kind = kind,
                                 .widths = widths,
-                                .type = kTypes[pick(4)],
+                                .type = kTypes[pick(std::size(kTypes))],
+                                .op = kOps[pick(std::size(kOps))],
                                 .unit = kind == Kind::all_gather_v && pick(3) == 0 ? 1u : 0u,
                                 .fill = pick(2) == 0 ? Fill::special : static_cast<Fill>(pick(4)),
                                 .input_gap = pick(3) == 0 ? pick(9) : 0,

@@ -17,6 +17,12 @@ std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed);
 // filled with `copied`.
 std::vector<Move> moves_around_packs(int ranks, std::size_t longest, Fill copied);
 
+// Of every type and operation, in place or not.
+std::vector<Move> reduces_to_each_root(int ranks);
+
+// Gathers and scatters of one root, in place or not.
+std::vector<Move> rows_of_each_root(int ranks);
+
 // Rows of any shape, with strides and addresses of any kind. Half of them have whole packs, less than `packs`, and half
 // any number of elements, less than `elements`. `most_blocks`: of grids, which are any; 0: the usual ones.
 struct AnyShape {

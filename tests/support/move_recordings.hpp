@@ -5,6 +5,7 @@
 //   moved(largest)           makes one, its outputs where those of this side lie
 //   record(body)             keeps the calls that `body` makes; replay() makes them again
 //   run(now, used)           makes the call of `now`, which `used` has memory for, eagerly, and checks it
+//   make(group, what)        makes a move or an all-reduce in memory of its own, and checks it
 //   launch(seed)             the grid of a move
 //   check()                  throws the fault of replays, if there was one
 #pragma once
@@ -35,6 +36,8 @@ class HostSide {
   void replay(const Recording& recording) const { recording.replay(); }
   // In memory of its own, which is no larger than it has to be.
   void run(const RankMove& now, HostMove&) const { run_on_cpu_rank(communicator_, now.move, outputs_); }
+  void make(const Group& group, const Move& move) const { run_on_cpu_rank(group, move, outputs_); }
+  void make(const Group& group, const Prepared& prepared) const { run_on_cpu_rank(group, prepared, group.rank()); }
   Launch launch(std::uint32_t) const { return {}; }
   void check() const {}
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "support/letters.hpp"
+
 namespace weft::test {
 namespace {
 
@@ -31,6 +33,7 @@ struct Shape {
 class Builder {
  public:
   Builder(const Move& move, int ranks, int rank) : move_(move), ranks_(ranks), rank_(rank) {
+    if (!is_root() && !has_strides(move.kind)) move_.in_place = false;
     places_ = places_of(move, ranks);
     whole_rows_ = oracle::rows_of(places_);
   }
@@ -53,16 +56,14 @@ class Builder {
 
  private:
   const Place& mine() const { return places_[static_cast<std::size_t>(rank_)]; }
-  std::size_t gap(std::size_t elements) const { return move_.apart(elements, tensor_); }
+  bool is_root() const { return rank_ == move_.root; }
+  std::size_t gap(std::size_t elements) const { return move_.gap(elements, tensor_); }
+  std::size_t shift(std::size_t elements) const { return move_.apart(elements, tensor_); }
   Shape input_shape() const {
     return {row_bytes_, row_bytes_ + gap(move_.in_place ? move_.output_gap : move_.input_gap)};
   }
   Shape output_shape() const { return {row_bytes_, row_bytes_ + gap(move_.output_gap)}; }
 
-  static Memory memory_of(std::size_t bytes, std::size_t shift) {
-    const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
-    return {.before = canaries, .after = canaries, .begin = kGuard + shift};
-  }
   // Writes row `row` of a message to row `to` of the memory.
   void put_rows(Bytes& memory, std::size_t begin, Shape shape, std::size_t to, std::span<const std::byte> rows) const {
     if (row_bytes_ == 0) return;
@@ -78,14 +79,20 @@ class Builder {
     switch (move_.kind) {
       case Kind::all_gather:
       case Kind::broadcast:
+      case Kind::reduce:
+      case Kind::gather:
         return move_.rows;
       case Kind::all_to_all:
       case Kind::reduce_scatter:
         return move_.rows * static_cast<std::size_t>(ranks_);
+      case Kind::scatter:
+        return is_root() ? move_.rows * static_cast<std::size_t>(ranks_) : 0;
       case Kind::all_gather_v:
         return mine().rows + move_.spare_rows;
       case Kind::reduce_scatter_v:
         return whole_rows_ + move_.spare_rows;
+      case Kind::messages:
+        break;
     }
     return 0;
   }
@@ -96,22 +103,30 @@ class Builder {
         return move_.rows * static_cast<std::size_t>(ranks_);
       case Kind::broadcast:
       case Kind::reduce_scatter:
+      case Kind::scatter:
         return move_.rows;
+      case Kind::reduce:
+        return is_root() ? move_.rows : 0;
+      case Kind::gather:
+        return is_root() ? move_.rows * static_cast<std::size_t>(ranks_) : 0;
       case Kind::all_gather_v:
         return whole_rows_ + move_.spare_rows;
       case Kind::reduce_scatter_v:
         return mine().slot + move_.spare_rows;
+      case Kind::messages:
+        break;
     }
     return 0;
   }
 
   void build_tensor(std::size_t tensor, RankMove& result) {
-    Memory input = memory_of(input_rows() * input_shape().stride, gap(move_.input_shift));
-    Memory output = memory_of(output_rows() * output_shape().stride, gap(move_.output_shift));
+    Memory input = memory_of(input_rows() * input_shape().stride, shift(move_.input_shift));
+    Memory output = memory_of(output_rows() * output_shape().stride, shift(move_.output_shift));
     // In place, the larger of the two contains the other.
-    const bool scatters = sums(move_.kind);
-    if (move_.in_place && scatters) output = memory_of(input_rows() * output_shape().stride, gap(move_.output_shift));
-    const std::size_t own_row = move_.kind == Kind::broadcast ? 0 : mine().begin;
+    const bool scatters = lies_in_input(move_.kind);
+    if (move_.in_place && scatters) output = memory_of(input_rows() * output_shape().stride, shift(move_.output_shift));
+    const bool alike = move_.kind == Kind::broadcast || move_.kind == Kind::reduce;
+    const std::size_t own_row = alike ? 0 : mine().begin;
 
     Memory& source = move_.in_place ? output : input;
     const Bytes data = own_data(tensor);
@@ -133,6 +148,8 @@ class Builder {
     switch (move_.kind) {
       case Kind::all_gather:
       case Kind::broadcast:
+      case Kind::reduce:
+      case Kind::gather:
         return data_of(move_, rank, tensor, move_.rows);
       case Kind::all_gather_v:
         return data_of(move_, rank, tensor, place.rows);
@@ -144,7 +161,7 @@ class Builder {
     }
   }
   void put_input(Memory& memory, std::size_t first, const Bytes& data) const {
-    if (move_.kind == Kind::broadcast && rank_ != move_.root) return;
+    if ((move_.kind == Kind::broadcast || move_.kind == Kind::scatter) && !is_root()) return;
     if (move_.kind != Kind::reduce_scatter_v) return put_rows(memory.before, memory.begin, input_shape(), first, data);
     std::size_t row = 0;
     for (const Place& p : places_) {
@@ -157,18 +174,26 @@ class Builder {
   void put_result(Memory& memory, std::size_t base, std::size_t tensor) const {
     put_rows(memory.after, memory.begin, output_shape(), base, result_of(tensor));
   }
+  Bytes part_of(const Bytes& message, std::size_t rank) const {
+    const std::size_t bytes = move_.rows * row_bytes_;
+    const auto part = std::span(message).subspan(rank * bytes, bytes);
+    return {part.begin(), part.end()};
+  }
   Bytes result_of(std::size_t tensor) const {
     if (move_.kind == Kind::broadcast) return rank_data(tensor, move_.root);
+    if ((move_.kind == Kind::reduce || move_.kind == Kind::gather) && !is_root()) return {};
     std::vector<Bytes> data;
     for (int rank = 0; rank < ranks_; ++rank) data.push_back(rank_data(tensor, rank));
     const std::vector<std::span<const std::byte>> messages(data.begin(), data.end());
     const auto self = static_cast<std::size_t>(rank_);
     if (move_.kind == Kind::all_to_all) return oracle::exchanged(messages, self);
-    if (sums(move_.kind)) return oracle::scattered(move_.type, places_, messages, self, row_bytes_);
+    if (move_.kind == Kind::reduce) return oracle::reduce(move_.type, move_.op, data);
+    if (move_.kind == Kind::scatter) return part_of(data[static_cast<std::size_t>(move_.root)], self);
+    if (reduces(move_.kind)) return oracle::scattered(move_.type, move_.op, places_, messages, self, row_bytes_);
     return oracle::gathered(places_, messages, row_bytes_);
   }
 
-  const Move& move_;
+  Move move_;
   int ranks_, rank_;
   std::vector<Place> places_;
   std::size_t whole_rows_ = 0, tensor_ = 0, row_bytes_ = 0;
@@ -177,12 +202,13 @@ class Builder {
 }  // namespace
 
 std::string describe(const Move& move) {
-  constexpr const char* kinds[] = {"all_gather",     "all_to_all",   "broadcast",
-                                   "reduce_scatter", "all_gather_v", "reduce_scatter_v"};
+  if (move.kind == Kind::messages) return describe_letters(move);
+  constexpr const char* kinds[] = {"all_gather",       "all_to_all", "broadcast", "reduce_scatter", "all_gather_v",
+                                   "reduce_scatter_v", "reduce",     "gather",    "scatter"};
   return fmt::format(
-      "{} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{}{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
+      "{} {} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{}{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
       "launch {}×{}",
-      kinds[static_cast<int>(move.kind)], move.rows, name(move.type),
+      kinds[static_cast<int>(move.kind)], name(move.op), move.rows, name(move.type),
       move.unit == 0 ? "" : fmt::format(" in units of {}", move.unit), fmt::join(move.widths, ", "),
       fmt::join(move.counts, " "), name(move.sharding), name(move.padding), move.slot_rows, fmt::join(move.slots, " "),
       move.counts_at == CountsAt::device ? "" : ", on the host", move.in_place ? ", in place" : "", move.input_gap,
@@ -200,7 +226,13 @@ std::vector<Place> places_of(const Move& move, int ranks) {
   return oracle::places_of(rows, move.padding, move.slot_rows, move.slots);
 }
 
+Memory memory_of(std::size_t bytes, std::size_t shift) {
+  const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
+  return {.before = canaries, .after = canaries, .begin = kGuard + shift};
+}
+
 RankMove prepare(const Move& move, int ranks, int rank) {
+  if (move.kind == Kind::messages) return prepare_letters(move, rank);
   return Builder(move, ranks, rank).build();
 }
 

@@ -2,9 +2,11 @@
 // known byte for byte before and after a call: inputs, gaps, padding and canaries are compared like results.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -14,20 +16,49 @@
 
 namespace weft::test {
 
-enum class Kind { all_gather, all_to_all, broadcast, reduce_scatter, all_gather_v, reduce_scatter_v };
-constexpr bool sums(Kind kind) {
-  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v;
+enum class Kind {
+  all_gather,
+  all_to_all,
+  broadcast,
+  reduce_scatter,
+  all_gather_v,
+  reduce_scatter_v,
+  reduce,
+  gather,
+  scatter,
+  messages
+};
+constexpr bool reduces(Kind kind) {
+  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v || kind == Kind::reduce;
+}
+// The others take their rows side by side.
+constexpr bool has_strides(Kind kind) {
+  return kind != Kind::reduce && kind != Kind::gather && kind != Kind::scatter;
+}
+// In place, the output is a part of the input, and not the other way round.
+constexpr bool lies_in_input(Kind kind) {
+  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v || kind == Kind::scatter;
 }
 
 // The place of a ragged move's counts.
 enum class CountsAt { device, host, host_of_odd_ranks };
 
+// A message between two ranks of a group. Both find it by its place among the letters of their pair.
+struct Letter {
+  int from = 0, to = 0;
+  std::size_t bytes = 0;
+  std::size_t send_shift = 0, receive_shift = 0;  // bytes from an aligned address
+  std::uint32_t seed = 0;                         // of its content, beside the move's
+  std::uint32_t tag = 0;
+};
+
 struct Move {
   Kind kind = Kind::all_gather;
   std::size_t rows = 1;                   // of one message; for ragged moves: see counts
   std::vector<std::size_t> widths = {1};  // elements of a row, for each tensor
-  DataType type = DataType::bf16;         // for sums
-  std::size_t unit = 0;                   // for copies: bytes of an element; 0: the type's
+  DataType type = DataType::bf16;         // for reductions
+  ReduceOp op = ReduceOp::sum;
+  std::size_t unit = 0;  // for copies: bytes of an element; 0: the type's
   Fill fill = Fill::bits;
   // Elements between rows, and from an aligned address. If not 0, every further tensor has one more.
   std::size_t input_gap = 0, output_gap = 0;
@@ -42,6 +73,10 @@ struct Move {
   std::vector<std::int32_t> slots = {};  // of each rank, if slots are given
   std::size_t spare_rows = 0;
   CountsAt counts_at = CountsAt::device;
+  // For messages: a rank sends and receives those that are its own, in one call or each in its own. Ranks may order
+  // letters of different pairs and directions as they like. A rank without letters makes no call.
+  std::vector<Letter> letters = {};
+  bool one_by_one = false;
   std::uint32_t seed = 0;
   std::uint32_t tag = 0;
   Launch launch = {};
@@ -52,10 +87,15 @@ struct Move {
   std::size_t apart(std::size_t elements, std::size_t tensor) const {
     return elements == 0 ? 0 : (elements + tensor) * element_bytes();
   }
+  std::size_t gap(std::size_t elements, std::size_t tensor) const {
+    return has_strides(kind) ? apart(elements, tensor) : 0;
+  }
 };
 std::string describe(const Move& move);
 
-inline constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
+inline constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter,
+                                  Kind::reduce,     Kind::gather,     Kind::scatter};
+inline constexpr Kind kStrided[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
 inline constexpr Kind kCopies[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast};
 
 using oracle::Place;
@@ -66,9 +106,12 @@ struct Memory {
   Bytes before, after;
   std::size_t begin;  // of the tensor, behind canaries; the memory is aligned to 256 bytes
 };
+// Canaries, and a tensor in them.
+Memory memory_of(std::size_t bytes, std::size_t shift);
+
 struct RankMove {
-  Move move;
-  std::vector<Memory> memory;  // input and output of each tensor in turn; in place they are the same
+  Move move;                   // in place only where this rank has both tensors
+  std::vector<Memory> memory;  // input and output of each tensor in turn; in place they are the same. Or letters
   Memory counts;               // followed by given slots
   std::vector<Place> places;
   std::size_t input(std::size_t tensor) const { return move.in_place ? tensor : 2 * tensor; }
@@ -84,6 +127,9 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
 void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got);
 
 // The pieces of a rank's memory that hold outputs, and their size in symmetric memory, one after the other.
+constexpr bool may_be_symmetric(Kind kind) {
+  return kind == Kind::all_gather_v || std::ranges::find(kCopies, kind) != std::end(kCopies);
+}
 inline bool is_output(const RankMove& move, std::size_t memory) {
   return move.move.in_place || memory % 2 == 1;
 }

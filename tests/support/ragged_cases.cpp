@@ -36,6 +36,7 @@ std::vector<Move> moves_of_every_shape(int ranks) {
         for (const std::size_t width : {std::size_t{8}, std::size_t{5}}) {
           moves.push_back(with_slots({.kind = kind,
                                       .widths = {width},
+                                      .op = mostly_sum(moves.size()),
                                       .fill = Fill::special,
                                       .counts = counts,
                                       .padding = padding.kind,
@@ -116,6 +117,7 @@ std::vector<AlikeMoves> alike_moves(int ranks) {
         const Move equal{.kind = scatters ? Kind::reduce_scatter : Kind::all_gather,
                          .rows = rows,
                          .widths = {width},
+                         .op = kOps[pairs.size() % std::size(kOps)],
                          .fill = scatters ? Fill::random : Fill::bits,
                          .seed = static_cast<std::uint32_t>(pairs.size())};
         Move ragged = equal;

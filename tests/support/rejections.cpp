@@ -14,6 +14,8 @@ namespace weft::test {
 namespace {
 
 const char* const kStream = "stream: must be null on CPU ranks";
+const char* const kTypeNames = "bf16, f16, f32, i32, i64 or u8";
+const char* const kOpNames = "sum, max, min or avg";
 
 }  // namespace
 
@@ -59,8 +61,7 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
     }
   }
   for (const int value : {7, 8, 100, 255}) {
-    add(fmt::format("type: {} is not bf16, f16, f32 or i32", value),
-        [&](auto& a) { a.type = static_cast<DataType>(value); });
+    add(fmt::format("type: {} is not {}", value, kTypeNames), [&](auto& a) { a.type = static_cast<DataType>(value); });
     add(fmt::format("algorithm: {} is not automatic, one-shot, two-shot, pipelined, nccl, multimem-one-shot or "
                     "multimem-two-shot",
                     value),
@@ -72,11 +73,12 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
                       name(type)),
           [&](auto& a) { a.algorithm = algorithm, a.type = type, a.op = op; });
     };
-    add_multimem(DataType::i32, ReduceOp::sum);
+    for (const DataType type : {DataType::i32, DataType::i64, DataType::u8}) add_multimem(type, ReduceOp::sum);
     for (const DataType type : kTypes) add_multimem(type, ReduceOp::max);
+    for (const ReduceOp op : {ReduceOp::min, ReduceOp::avg}) add_multimem(DataType::bf16, op);
   }
-  for (const int value : {2, 3, 255}) {
-    add(fmt::format("op: {} is not sum or max", value), [&](auto& a) { a.op = static_cast<ReduceOp>(value); });
+  for (const int value : {4, 5, 255}) {
+    add(fmt::format("op: {} is not {}", value, kOpNames), [&](auto& a) { a.op = static_cast<ReduceOp>(value); });
   }
   for (const int blocks : {-1000, -1, 1, 100000}) {
     add(fmt::format("launch.blocks: {} is not 0 or {}", blocks, allowed_blocks),
@@ -94,7 +96,7 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
   // A mistake counts even if there is nothing to do.
   add("launch.threads: 7 is not 0 or a multiple of 32 between 32 and ",
       [&](auto& a) { a.launch.threads = 7, a.count = 0; });
-  add("type: 9 is not bf16, f16, f32 or i32", [&](auto& a) { a.type = static_cast<DataType>(9), a.count = 0; });
+  add(fmt::format("type: 9 is not {}", kTypeNames), [&](auto& a) { a.type = static_cast<DataType>(9), a.count = 0; });
   return all;
 }
 
@@ -147,8 +149,10 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
       AllToAllArgs{}, all_to_all, [&](auto& a) { a.input = a.output = memory, a.rows = 2, a.row_bytes = 16; });
 
   const ReduceScatterArgs scatter{.input = memory, .output = memory + 4096, .rows = 2, .width = 32};
-  add("type: 9 is not bf16, f16, f32 or i32", scatter, reduce_scatter_tensor,
+  add(fmt::format("type: 9 is not {}", kTypeNames), scatter, reduce_scatter_tensor,
       [](auto& a) { a.type = static_cast<DataType>(9); });
+  add(fmt::format("op: 4 is not {}", kOpNames), scatter, reduce_scatter_tensor,
+      [](auto& a) { a.op = static_cast<ReduceOp>(4); });
   add("is not aligned to the 2 bytes of its elements", scatter, reduce_scatter_tensor,
       [&](auto& a) { a.input = memory + 1; });
   add(fmt::format(
@@ -163,6 +167,29 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   // Multiplied by the element size before a check, this would wrap to 16 bytes.
   add("input_stride: 9223372036854775816 is not between 0 and 2^40", scatter, reduce_scatter_tensor,
       [](auto& a) { a.width = 8, a.input_stride = (std::size_t{1} << 63) + 8; });
+
+  const ReduceArgs reduction{.input = memory, .output = memory + 4096, .count = 64};
+  const auto as_root = [](const Group& group, ReduceArgs args) {
+    args.root = group.rank();  // its output is checked
+    reduce(group, args);
+  };
+  add("root: 3 is not a rank of the group, 0 … 2", reduction, weft::reduce, [](auto& a) { a.root = 3; });
+  add("root: -1 is not a rank of the group, 0 … 2", reduction, weft::reduce, [](auto& a) { a.root = -1; });
+  add(fmt::format("type: 6 is not {}", kTypeNames), reduction, weft::reduce,
+      [](auto& a) { a.type = static_cast<DataType>(6); });
+  add(fmt::format("op: 255 is not {}", kOpNames), reduction, weft::reduce,
+      [](auto& a) { a.op = static_cast<ReduceOp>(255); });
+  add("count: 18446744073709551615 is not between 0 and 2^40", reduction, weft::reduce,
+      [](auto& a) { a.count = SIZE_MAX; });
+  add("input: null, with ", reduction, weft::reduce, [](auto& a) { a.input = nullptr; });
+  add("output: null, with ", reduction, as_root, [](auto& a) { a.output = nullptr; });
+  add("is not aligned to the 8 bytes of its elements", reduction, weft::reduce,
+      [&](auto& a) { a.type = DataType::i64, a.input = memory + 4; });
+  add("output: overlaps input (", reduction, as_root, [&](auto& a) { a.output = memory + 2; });
+  add("launch.blocks: 1 is not 0 or ", reduction, weft::reduce, [](auto& a) { a.launch.blocks = 1; });
+  add("launch.threads: 33 is not 0 or a multiple of 32 between 32 and 512", reduction, weft::reduce,
+      [](auto& a) { a.launch.threads = 33; });
+  if (streams) add(kStream, reduction, weft::reduce, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
 
   const AllGatherVArgs gather{
       .tensors = std::span(*tensors).first(1), .counts = {.rows = counts}, .input_rows = 2, .output_rows = 6};
@@ -252,8 +279,10 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
                    args.output = memory + 16 * ((static_cast<std::size_t>(group.rank()) * 2 + 1) % 6);
                    reduce_scatter_v(group, args);
                  }});
-  add("type: 5 is not bf16, f16, f32 or i32", scatter_v, reduce_scatter_v,
-      [](auto& a) { a.type = static_cast<DataType>(5); });
+  add(fmt::format("type: 6 is not {}", kTypeNames), scatter_v, reduce_scatter_v,
+      [](auto& a) { a.type = static_cast<DataType>(6); });
+  add(fmt::format("op: 4 is not {}", kOpNames), scatter_v, reduce_scatter_v,
+      [](auto& a) { a.op = static_cast<ReduceOp>(4); });
   if (streams) add(kStream, BarrierArgs{}, barrier, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
   return all;
 }

@@ -13,7 +13,7 @@
 namespace weft::test {
 namespace {
 
-TakeMemory memory_of(std::size_t bytes, std::size_t shift) {
+TakeMemory take_memory_of(std::size_t bytes, std::size_t shift) {
   const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
   return {.before = canaries, .after = canaries, .begin = kGuard + shift};
 }
@@ -41,9 +41,9 @@ PreparedTake prepare(const TakeCase& c) {
   const auto [first, taken] = oracle::taken_of(slots, c.slot, c.shards, c.shard, c.sharding, c.split_slots);
   const std::size_t input_stride = c.row_bytes + c.input_gap, output_stride = c.row_bytes + c.output_gap;
   PreparedTake take{.c = c, .memory = {}, .input_rows = oracle::rows_of(slots), .output_rows = taken + c.spare_rows};
-  take.memory = {memory_of(take.input_rows * input_stride, c.input_shift),
-                 memory_of(take.output_rows * output_stride, c.output_shift),
-                 memory_of((c.rows.size() + c.given.size()) * 4, 0)};
+  take.memory = {take_memory_of(take.input_rows * input_stride, c.input_shift),
+                 take_memory_of(take.output_rows * output_stride, c.output_shift),
+                 take_memory_of((c.rows.size() + c.given.size()) * 4, 0)};
   auto& [input, output, counts] = take.memory;
   std::mt19937 random(c.seed);
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {

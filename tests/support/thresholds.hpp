@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -14,7 +15,8 @@
 
 namespace weft::test {
 
-inline constexpr std::size_t kThresholdStep = 8;  // thresholds are multiples of it, so that every type has such sizes
+// Thresholds are multiples of it, so that every type has such sizes, also where the wire has twice its bytes.
+inline constexpr std::size_t kThresholdStep = 16;
 
 // Neighbouring steps differ.
 inline std::vector<detail::TuningStep> random_steps(std::uint32_t seed, int count) {
@@ -22,7 +24,7 @@ inline std::vector<detail::TuningStep> random_steps(std::uint32_t seed, int coun
   std::vector<detail::TuningStep> steps;
   std::uint64_t up_to = 0;
   for (int i = 0; i < count; ++i) {
-    up_to += kThresholdStep * (1 + random() % 300);
+    up_to += kThresholdStep * (1 + random() % 150);
     detail::TuningStep step{.up_to = i + 1 == count ? UINT64_MAX : up_to};
     do {
       step.algorithm = kAlgorithms[random() % std::size(kAlgorithms)];
@@ -34,7 +36,7 @@ inline std::vector<detail::TuningStep> random_steps(std::uint32_t seed, int coun
 
 inline Algorithm algorithm_for(const std::vector<detail::TuningStep>& steps, DataType type, std::size_t bytes) {
   for (const detail::TuningStep& step : steps) {
-    const bool twice = type == DataType::i32 && step.algorithm == Algorithm::one_shot;
+    const bool twice = !is_floating(type) && step.algorithm == Algorithm::one_shot;
     if ((twice ? 2 * bytes : bytes) <= step.up_to) return step.algorithm;
   }
   return steps.back().algorithm;
@@ -54,7 +56,7 @@ inline std::vector<Case> cases_around(const std::vector<detail::TuningStep>& ste
   const auto add = [&](std::size_t count, DataType type) {
     cases.push_back({.count = count,
                      .type = type,
-                     .op = kOps[random() % 2],
+                     .op = kOps[random() % std::size(kOps)],
                      .fill = Fill::random,
                      .in_place = random() % 2 == 0,
                      .output_shift = random() % 3,
@@ -64,7 +66,7 @@ inline std::vector<Case> cases_around(const std::vector<detail::TuningStep>& ste
     const DataType type = kTypes[(i + random()) % std::size(kTypes)];
     const std::size_t at = steps[i].up_to / size_of(type);
     for (const std::size_t count : {at - 1, at, at + 1}) add(count, type);
-    if (type != DataType::i32 || steps[i].algorithm != Algorithm::one_shot) continue;
+    if (is_floating(type) || steps[i].algorithm != Algorithm::one_shot) continue;
     for (const std::size_t count : {at / 2 - 1, at / 2, at / 2 + 1}) add(count, type);  // packs of 8 bytes
   }
   const std::size_t most = steps[steps.size() - 2].up_to * 3 / 2;

@@ -5,61 +5,35 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <thread>
+#include <vector>
 
 #define make_cpu_fabric make_near_fabric
 #include "fabric/cpu_fabric.cpp"
 #undef make_cpu_fabric
 
+#include "support/messages.hpp"
 #include "support/moves.hpp"
 #include "support/ranks.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
+#include "twins/nccl_meetings.hpp"
 #include "weft/symmetric.hpp"
 
 namespace weft::detail {
 
-// Ranks wait here for each other, but not for ever.
-class Gate {
- public:
-  explicit Gate(int size) : size_(size) {}
-  void pass() {
-    std::unique_lock lock(mutex_);
-    const int turn = turn_;
-    if (++here_ == size_) {
-      here_ = 0;
-      ++turn_;
-      return changed_.notify_all();
-    }
-    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return turn_ != turn; }))
-      throw Error(Errc::timeout, "not every rank calls NCCL");
-  }
-
- private:
-  const int size_;
-  int here_ = 0, turn_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-};
-
-// The calls of the ranks of one group that NCCL would serve.
-struct Meeting {
-  explicit Meeting(int size) : works(static_cast<std::size_t>(size)), gate(size) {}
-  std::vector<NcclWork> works;
-  Gate gate;
-};
-static std::mutex meetings_mutex;
-static std::map<std::pair<int, int>, std::shared_ptr<Meeting>> meetings;  // by group and color
-
 class ApartFabric final : public Fabric {
  public:
   explicit ApartFabric(const FabricArgs& args)
-      : near_(make_near_fabric(args)), rank_(args.bootstrap.rank()), size_(args.bootstrap.size()) {}
+      : near_(make_near_fabric(args)), rank_(args.bootstrap.rank()), size_(args.bootstrap.size()) {
+    join(0, 0);
+  }
 
   std::byte* window(int number, int rank) const override {
     return rank * 2 / size_ == rank_ * 2 / size_ ? near_->window(number, rank) : nullptr;
@@ -94,16 +68,17 @@ class ApartFabric final : public Fabric {
     return near_->keep_alive(stream, what);
   }
 
-  void split(int group, int color) override { colors_[group] = color; }
+  void split(int group, int color) override { join(group, color); }
   void nccl_check(int group, int rank, int size) override {
-    const std::scoped_lock lock(meetings_mutex);
-    auto& meeting = meetings[{group, colors_[group]}];
+    const std::scoped_lock lock(shared_mutex);
+    auto& meeting = shared->meetings[{group, colors_[group]}];
     if (meeting == nullptr) meeting = std::make_shared<Meeting>(size);
     served_[group] = {meeting, static_cast<std::size_t>(rank)};
   }
   // Waits until all ranks have come, have read and have written: NCCL gives no more protection to an input that changes
   // early.
   void call_nccl(const NcclCall& call) override {
+    if (const auto* const messages = std::get_if<NcclMessages>(&call.work)) return exchange(*messages, call.group);
     const Served& served = served_.at(call.group);
     Meeting& meeting = *served.meeting;
     meeting.works[served.rank] = call.work;
@@ -120,6 +95,12 @@ class ApartFabric final : public Fabric {
     std::size_t rank;
   };
 
+  void join(int group, int color) {
+    colors_[group] = color;
+    const std::scoped_lock lock(shared_mutex);
+    shared->members[{group, color}].insert(rank_);
+  }
+
   template <class Work>
   static const Work& work_of(const Served& served, std::size_t rank) {
     return std::get<Work>(served.meeting->works[rank]);  // throws if another operation was called
@@ -130,6 +111,7 @@ class ApartFabric final : public Fabric {
   }
   static std::size_t bytes_of(const NcclAllReduce& work) { return work.count * size_of(work.type); }
   static std::size_t bytes_of(const NcclReduceScatter& work) { return work.count * size_of(work.type); }
+  static std::size_t bytes_of(const NcclReduce& work) { return work.count * size_of(work.type); }
   template <class Copy>
   static std::size_t bytes_of(const Copy& work) {
     return work.bytes;
@@ -154,7 +136,11 @@ class ApartFabric final : public Fabric {
     return test::reduce(work.type, work.op, parts<NcclAllReduce>(served, 0));
   }
   static test::Bytes result_of(const NcclReduceScatter& work, const Served& served) {
-    return test::reduce(work.type, ReduceOp::sum, parts<NcclReduceScatter>(served, served.rank));
+    return test::reduce(work.type, work.op, parts<NcclReduceScatter>(served, served.rank));
+  }
+  static test::Bytes result_of(const NcclReduce& work, const Served& served) {
+    if (static_cast<std::size_t>(work.root) != served.rank) return {};
+    return test::reduce(work.type, work.op, parts<NcclReduce>(served, 0));
   }
   static test::Bytes result_of(const NcclAllGather&, const Served& served) {
     return joined(parts<NcclAllGather>(served, 0));
@@ -170,6 +156,28 @@ class ApartFabric final : public Fabric {
     for (std::size_t rank = 0; rank < served.meeting->works.size(); ++rank) work_of<NcclBarrier>(served, rank);
     return {};
   }
+
+  // Only ranks that messages name take part. A message without bytes is not sent.
+  void exchange(const NcclMessages& messages, int group) {
+    const Split split{group, colors_.at(group)};
+    std::vector<int> members;
+    {
+      const std::scoped_lock lock(shared_mutex);
+      members.assign(shared->members[split].begin(), shared->members[split].end());
+    }
+    for (const Send& one : messages.sends) {
+      if (one.bytes != 0)
+        shared->mail.send({split, rank_, members.at(test::index(one.peer))}, part(one.data, 0, one.bytes));
+    }
+    for (const Receive& one : messages.receives) {
+      if (one.bytes == 0) continue;
+      const test::Bytes message = shared->mail.receive({split, members.at(test::index(one.peer)), rank_});
+      if (message.size() != one.bytes) throw Error(Errc::system, "a message of another length");
+      std::memcpy(one.data, message.data(), message.size());
+    }
+  }
+  static test::Bytes result_of(const NcclMessages&, const Served&) { return {}; }
+  static void put(const NcclMessages&, const test::Bytes&) {}
 
   template <class Work>
   static void put(const Work& work, const test::Bytes& result) {
@@ -196,8 +204,8 @@ constexpr int kRanks = 4;  // 0 and 1 on one host, 2 and 3 on another
 
 void expect_well(const RankBody& body) {
   {
-    const std::scoped_lock lock(detail::meetings_mutex);
-    detail::meetings.clear();
+    const std::scoped_lock lock(detail::shared_mutex);
+    detail::shared = std::make_unique<detail::Shared>();
   }
   expect_all_well(run_world(kRanks, cpu_config(), body));
 }
@@ -207,6 +215,7 @@ TEST(ApartFabric, EqualFormsGoByNccl) {
   std::vector<Move> moves;
   for (const Kind kind : kEqual) {
     for (const DataType type : kTypes) {
+      if (!reduces(kind) && type != DataType::bf16 && type != DataType::f32) continue;
       for (const std::size_t width : {0, 1, 7, 300}) {
         for (const bool in_place : {false, true}) {
           if (in_place && kind == Kind::all_to_all) continue;
@@ -215,6 +224,7 @@ TEST(ApartFabric, EqualFormsGoByNccl) {
                            .rows = seed % 4,
                            .widths = {width},
                            .type = type,
+                           .op = kOps[seed % std::size(kOps)],
                            .fill = Fill::special,
                            .in_place = in_place,
                            .root = static_cast<int>(seed / 2 % 2),
@@ -235,8 +245,28 @@ TEST(ApartFabric, EqualFormsGoByNccl) {
 }
 
 TEST(ApartFabric, AllReducesGoByNccl) {
-  const Prepared prepared = prepare({.count = 500, .fill = Fill::random}, kRanks);
-  expect_well([&](Communicator& communicator, int rank) { run_on_cpu_rank(communicator, prepared, rank); });
+  std::vector<Case> cases;
+  for (const DataType type : kTypes)
+    for (const ReduceOp op : kOps) cases.push_back({.count = 500, .type = type, .op = op, .fill = Fill::random});
+  const std::vector<Prepared> prepared = prepare_all(cases, kRanks);
+  expect_well([&](Communicator& communicator, int rank) {
+    for (const Prepared& one : prepared) run_on_cpu_rank(communicator, one, rank);
+  });
+}
+
+// Messages name ranks on both hosts, and only these make the call.
+TEST(ApartFabric, MessagesGoByNccl) {
+  expect_well([](Communicator& communicator, int rank) {
+    const Group across = communicator.split(rank % 2), here = communicator.split(rank / 2);
+    for (std::uint32_t seed = 0; seed < 6; ++seed) {
+      for (const Group& group : {across, here, communicator.world()}) {
+        run_on_cpu_rank(group, ring(group.size(), 20'000, seed));
+        run_on_cpu_rank(group, everyone(group.size(), seed));
+        run_on_cpu_rank(group, several_to_one_peer(group.size(), 500, seed));
+        run_on_cpu_rank(group, pair_of(0, group.size() - 1, 33, seed));
+      }
+    }
+  });
 }
 
 TEST(ApartFabric, BarriersHoldEverybodyBack) {
@@ -257,20 +287,21 @@ TEST(ApartFabric, TheFlightRecorderSaysWhatNcclCarried) {
     run_on_cpu_rank(communicator, {.rows = 3, .widths = {8}, .tag = 4});
     run_on_cpu_rank(communicator, {.kind = Kind::broadcast, .widths = {8}, .root = 1});
     run_on_cpu_rank(communicator, {.kind = Kind::reduce_scatter, .widths = {8}, .type = DataType::f32});
+    run_on_cpu_rank(communicator, {.kind = Kind::reduce, .widths = {8}, .type = DataType::u8, .op = ReduceOp::max});
     barrier(communicator, {.tag = 9});
     std::vector<std::string> names;
     for (const CallRecord& call : communicator.world().recent_calls()) names.push_back(call.operation);
-    EXPECT_EQ(names,
-              (std::vector<std::string>{"all_gather_into_tensor 3 rows of 16 bytes nccl tag 4",
-                                        "broadcast 1 rows of 16 bytes root 1 nccl tag 0",
-                                        "reduce_scatter_tensor 1 rows of f32[8] nccl tag 0", "barrier nccl tag 9"}));
+    EXPECT_EQ(names, (std::vector<std::string>{"all_gather_into_tensor 3 rows of 16 bytes nccl tag 4",
+                                               "broadcast 1 rows of 16 bytes root 1 nccl tag 0",
+                                               "reduce_scatter_tensor sum 1 rows of f32[8] nccl tag 0",
+                                               "reduce max u8[8] root 0 nccl tag 0", "barrier nccl tag 9"}));
   });
 }
 
 // A single row has no neighbours, so any stride is fine.
 TEST(ApartFabric, RowsApartAreRejectedAndNothingIsSent) {
   expect_well([](Communicator& communicator, int) {
-    for (const Kind kind : kEqual) {
+    for (const Kind kind : kStrided) {
       for (const bool output : {false, true}) {
         Move move{.kind = kind, .rows = 2, .widths = {8}, .fill = Fill::integers};
         (output ? move.output_gap : move.input_gap) = 4;

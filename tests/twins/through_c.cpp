@@ -15,6 +15,29 @@ weft_counts c_of(const Counts& counts) {
   return c;
 }
 
+template <class C, class Cpp>
+std::vector<C> c_of(weft_code (*init_message)(C*, std::size_t), std::span<const Cpp> messages) {
+  std::vector<C> all;
+  for (const Cpp& message : messages) {
+    C c = init(init_message);
+    c.peer = message.peer;
+    c.data = message.data;
+    c.bytes = message.bytes;
+    c.tag = message.tag;
+    all.push_back(c);
+  }
+  return all;
+}
+
+template <class C, class Cpp>
+void fill_rooted(C& c, const Cpp& args) {
+  c.input = args.input;
+  c.output = args.output;
+  c.bytes = args.bytes;
+  c.root = args.root;
+  fill_launch(c, args);
+}
+
 }  // namespace
 }  // namespace weft::test
 
@@ -35,6 +58,20 @@ void __wrap__ZN4weft10all_reduceERKNS_5GroupERKNS_13AllReduceArgsE(const Group& 
   c.algorithm = number(args.algorithm);
   fill_launch(c, args);
   call_c(weft_all_reduce, handle(group), &c);
+}
+
+void __real__ZN4weft6reduceERKNS_5GroupERKNS_10ReduceArgsE(const Group&, const ReduceArgs&);
+void __wrap__ZN4weft6reduceERKNS_5GroupERKNS_10ReduceArgsE(const Group& group, const ReduceArgs& args) {
+  if (in_c) return __real__ZN4weft6reduceERKNS_5GroupERKNS_10ReduceArgsE(group, args);
+  weft_reduce_args c = init(weft_reduce_args_init);
+  c.input = args.input;
+  c.output = args.output;
+  c.count = args.count;
+  c.type = number(args.type);
+  c.op = number(args.op);
+  c.root = args.root;
+  fill_launch(c, args);
+  call_c(weft_reduce, handle(group), &c);
 }
 
 void __real__ZN4weft22all_gather_into_tensorERKNS_5GroupERKNS_13AllGatherArgsE(const Group&, const AllGatherArgs&);
@@ -82,6 +119,7 @@ void __wrap__ZN4weft21reduce_scatter_tensorERKNS_5GroupERKNS_17ReduceScatterArgs
   c.rows = args.rows;
   c.width = args.width;
   c.type = number(args.type);
+  c.op = number(args.op);
   fill_launch(c, args);
   call_c(weft_reduce_scatter_tensor, handle(group), &c);
 }
@@ -125,11 +163,48 @@ void __wrap__ZN4weft16reduce_scatter_vERKNS_5GroupERKNS_18ReduceScatterVArgsE(co
   fill_rows(c, args);
   c.width = args.width;
   c.type = number(args.type);
+  c.op = number(args.op);
   c.counts = &counts;
   c.input_rows = args.input_rows;
   c.output_rows = args.output_rows;
   fill_launch(c, args);
   call_c(weft_reduce_scatter_v, handle(group), &c);
+}
+
+void __real__ZN4weft12send_receiveERKNS_5GroupERKNS_15SendReceiveArgsE(const Group&, const SendReceiveArgs&);
+void __wrap__ZN4weft12send_receiveERKNS_5GroupERKNS_15SendReceiveArgsE(const Group& group,
+                                                                       const SendReceiveArgs& args) {
+  if (in_c) return __real__ZN4weft12send_receiveERKNS_5GroupERKNS_15SendReceiveArgsE(group, args);
+  const auto sends = c_of(weft_outgoing_message_init, args.sends);
+  const auto receives = c_of(weft_incoming_message_init, args.receives);
+  const bool plain = args.launch.blocks == 0 && args.launch.threads == 0;
+  if (plain && sends.size() == 1 && receives.empty())
+    return call_c(weft_send, handle(group), sends.data(), args.stream);
+  if (plain && sends.empty() && receives.size() == 1)
+    return call_c(weft_receive, handle(group), receives.data(), args.stream);
+  weft_send_receive_args c = init(weft_send_receive_args_init);
+  c.sends = sends.data();
+  c.send_count = sends.size();
+  c.receives = receives.data();
+  c.receive_count = receives.size();
+  fill_launch(c, args);
+  call_c(weft_send_receive, handle(group), &c);
+}
+
+void __real__ZN4weft6gatherERKNS_5GroupERKNS_10GatherArgsE(const Group&, const GatherArgs&);
+void __wrap__ZN4weft6gatherERKNS_5GroupERKNS_10GatherArgsE(const Group& group, const GatherArgs& args) {
+  if (in_c) return __real__ZN4weft6gatherERKNS_5GroupERKNS_10GatherArgsE(group, args);
+  weft_gather_args c = init(weft_gather_args_init);
+  fill_rooted(c, args);
+  call_c(weft_gather, handle(group), &c);
+}
+
+void __real__ZN4weft7scatterERKNS_5GroupERKNS_11ScatterArgsE(const Group&, const ScatterArgs&);
+void __wrap__ZN4weft7scatterERKNS_5GroupERKNS_11ScatterArgsE(const Group& group, const ScatterArgs& args) {
+  if (in_c) return __real__ZN4weft7scatterERKNS_5GroupERKNS_11ScatterArgsE(group, args);
+  weft_scatter_args c = init(weft_scatter_args_init);
+  fill_rooted(c, args);
+  call_c(weft_scatter, handle(group), &c);
 }
 
 void __real__ZN4weft17all_gather_countsERKNS_5GroupERKNS_19AllGatherCountsArgsE(const Group&,

@@ -74,10 +74,11 @@ std::int32_t number(Enum enumerator) {
   return static_cast<std::int32_t>(enumerator);
 }
 
+// Messages have their tags themselves.
 template <class C, class Cpp>
 void fill_launch(C& c, const Cpp& args) {
   c.stream = args.stream;
-  c.tag = args.tag;
+  if constexpr (requires { args.tag; }) c.tag = args.tag;
   c.blocks = args.launch.blocks;
   c.threads = args.launch.threads;
 }

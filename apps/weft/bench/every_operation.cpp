@@ -5,6 +5,7 @@
 #include "weft/collectives.hpp"
 #include "weft/counts.hpp"
 #include "weft/fused.hpp"
+#include "weft/messages.hpp"
 #include "weft/take.hpp"
 
 namespace weft::cli {
@@ -30,6 +31,7 @@ EveryOperation::EveryOperation(const Communicator& communicator, RankDevice& dev
       exchange_(MoeExchange::create(communicator, exchange_of(ranks_))) {
   add_sums();
   add_copies();
+  add_messages();
   add_ragged();
   add_exchange();
 }
@@ -55,6 +57,11 @@ void EveryOperation::add_sums() {
          all_reduce(
              communicator_,
              {.input = input, .output = output, .count = kRows * kHidden, .stream = device_.stream(), .tag = tag});
+       }});
+  calls_.push_back(
+      {"reduce", [=, this](std::uint32_t tag) {
+         reduce(communicator_,
+                {.input = input, .output = output, .count = kRows * kHidden, .stream = device_.stream(), .tag = tag});
        }});
   calls_.push_back({"all_reduce_rms_norm", [=, this](std::uint32_t tag) {
                       all_reduce_rms_norm(communicator_, {.input = input,
@@ -103,6 +110,28 @@ void EveryOperation::add_copies() {
          reduce_scatter_tensor(
              communicator_,
              {.input = all, .output = mine, .rows = kRows, .width = kHidden, .stream = device_.stream(), .tag = tag});
+       }});
+}
+
+// To the next rank and from the one before; and all to the first one, and back.
+void EveryOperation::add_messages() {
+  void *const sent = filled(kRowBytes), *const received = filled(kRowBytes), *const all = filled(ranks_ * kRowBytes);
+  const int rank = communicator_.rank(), size = communicator_.size();
+  calls_.push_back(
+      {"send_receive", [=, this](std::uint32_t tag) {
+         const Send to{.peer = (rank + 1) % size, .data = sent, .bytes = kRowBytes, .tag = tag};
+         const Receive from{.peer = (rank + size - 1) % size, .data = received, .bytes = kRowBytes, .tag = tag};
+         send_receive(communicator_, {.sends = {&to, 1}, .receives = {&from, 1}, .stream = device_.stream()});
+       }});
+  calls_.push_back({"gather", [=, this](std::uint32_t tag) {
+                      gather(
+                          communicator_,
+                          {.input = sent, .output = all, .bytes = kRowBytes, .stream = device_.stream(), .tag = tag});
+                    }});
+  calls_.push_back(
+      {"scatter", [=, this](std::uint32_t tag) {
+         scatter(communicator_,
+                 {.input = all, .output = received, .bytes = kRowBytes, .stream = device_.stream(), .tag = tag});
        }});
 }
 

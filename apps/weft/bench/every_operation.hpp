@@ -31,6 +31,7 @@ class EveryOperation {
   std::int32_t* numbers(const std::vector<std::int32_t>& values);
   void add_sums();
   void add_copies();
+  void add_messages();
   void add_ragged();
   void add_exchange();
 

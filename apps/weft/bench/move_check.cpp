@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <span>
 #include <string>
 #include <thread>
@@ -11,6 +13,7 @@
 
 #include "bench/rank_device.hpp"
 #include "common/pattern.hpp"
+#include "weft/messages.hpp"
 #include "workloads/reference.hpp"
 
 namespace weft::cli {
@@ -42,35 +45,176 @@ class Verdicts {
   std::vector<std::string> found_;
 };
 
-}  // namespace
+// A rank's part of a check: its output, the call, and what the call must leave.
+struct Part {
+  std::size_t output = 0;  // elements
+  std::function<void(Ranks::Seat& seat, RankDevice& device, void* input, void* output)> call;
+  std::function<void(std::byte* wanted)> want;  // writes the right output
+};
 
+// Every rank sends `sent`.
+Result check(Ranks& ranks, const ReferenceArgs& sent, const std::function<Part(const Ranks::Seat&)>& part_of) {
+  const DataType type = sent.type;
+  Verdicts verdicts(ranks, {.count = sent.count, .type = type, .op = sent.op});
+  ranks.each([&](Ranks::Seat& seat) {
+    const Part part = part_of(seat);
+    const auto device = open_rank_device(ranks, seat);
+    const std::size_t bytes = part.output * size_of(type);
+    void* const input = device->allocate(sent.count * size_of(type));
+    void* const output = device->allocate(bytes);
+    device->produce(input, sent.count, type, sent.data, seat.rank(), 0);
+    device->fill(output, 0xff, bytes);
+    device->run(seat, [&] { part.call(seat, *device, input, output); });
+    std::vector<std::byte> got(bytes), wanted(bytes);
+    device->download(got.data(), output, bytes);
+    part.want(wanted.data());
+    verdicts.add(seat, compare({.count = part.output, .type = type}, wanted, got, true));
+  });
+  return verdicts.take();
+}
+
+// Elements [begin, begin + count) of what `rank` sends.
+void sent_by(int rank, const ReferenceArgs& sent, std::size_t begin, std::size_t count, std::byte* to) {
+  std::vector<std::byte> all((begin + count) * size_of(sent.type));
+  fill(all.data(), begin, begin + count, sent.type, sent.data, rank, 0);
+  std::ranges::copy(std::span(all).subspan(begin * size_of(sent.type)), to);
+}
+
+// Every rank sends every rank `words` words of its own.
 Result check_all_to_all(Ranks& ranks, std::size_t words) {
   const auto size = static_cast<std::size_t>(ranks.world_size());
   const ReferenceArgs sent{.count = size * words, .type = DataType::i32, .data = Data::random};
-  Verdicts verdicts(ranks, {.count = sent.count, .type = sent.type});
-  ranks.each([&](Ranks::Seat& seat) {
-    const auto device = open_rank_device(ranks, seat);
-    const std::size_t row = words * size_of(sent.type), bytes = size * row;
-    void* const input = device->allocate(bytes);
-    void* const output = device->allocate(bytes);
-    device->produce(input, sent.count, sent.type, sent.data, seat.rank(), 0);
-    device->fill(output, 0xff, bytes);
-    device->run(seat, [&] {
-      all_to_all(seat.communicator(), {.input = input, .output = output, .row_bytes = row, .stream = device->stream()});
-    });
-    std::vector<std::byte> got(bytes), theirs(bytes);
-    device->download(got.data(), output, bytes);
-    std::string wrong;
+  const std::size_t row = words * size_of(sent.type);
+  return check(ranks, sent, [=](const Ranks::Seat& seat) {
     const std::size_t mine = static_cast<std::size_t>(seat.rank()) * words;
-    for (std::size_t from = 0; from < size && wrong.empty(); ++from) {
-      fill(theirs.data(), mine, mine + words, sent.type, sent.data, static_cast<int>(from), 0);
-      wrong = compare({.count = words, .type = sent.type}, std::span(theirs).subspan(mine * size_of(sent.type), row),
-                      std::span(got).subspan(from * row, row), true);
-      if (!wrong.empty()) wrong = fmt::format("from rank {}: {}", from, wrong);
-    }
-    verdicts.add(seat, wrong);
+    return Part{.output = sent.count,
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      all_to_all(caller.communicator(),
+                                 {.input = input, .output = output, .row_bytes = row, .stream = device.stream()});
+                    },
+                .want =
+                    [=](std::byte* wanted) {
+                      for (std::size_t from = 0; from < size; ++from)
+                        sent_by(static_cast<int>(from), sent, mine, words, wanted + from * row);
+                    }};
   });
-  return verdicts.take();
+}
+
+// Every rank sends `words` words to the next one.
+Result check_ring(Ranks& ranks, std::size_t words) {
+  const int size = ranks.world_size();
+  const ReferenceArgs sent{.count = words, .type = DataType::i32, .data = Data::random};
+  const std::size_t bytes = words * size_of(sent.type);
+  return check(ranks, sent, [=](const Ranks::Seat& seat) {
+    const int next = (seat.rank() + 1) % size, before = (seat.rank() + size - 1) % size;
+    return Part{.output = words,
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      const Send to{.peer = next, .data = input, .bytes = bytes};
+                      const Receive from{.peer = before, .data = output, .bytes = bytes};
+                      send_receive(caller.communicator(),
+                                   {.sends = {&to, 1}, .receives = {&from, 1}, .stream = device.stream()});
+                    },
+                .want = [=](std::byte* wanted) { sent_by(before, sent, 0, words, wanted); }};
+  });
+}
+
+// The last rank gathers `words` words of each rank, and every rank gets them back.
+Result check_gather_and_scatter(Ranks& ranks, std::size_t words) {
+  const auto size = static_cast<std::size_t>(ranks.world_size());
+  const ReferenceArgs sent{.count = words, .type = DataType::i32, .data = Data::random};
+  const std::size_t bytes = words * size_of(sent.type);
+  const int root = ranks.world_size() - 1;
+  return check(ranks, sent, [=](const Ranks::Seat& seat) {
+    const int rank = seat.rank();
+    return Part{.output = words,
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      void* const all = rank == root ? device.allocate(size * bytes) : nullptr;
+                      gather(caller.communicator(),
+                             {.input = input, .output = all, .bytes = bytes, .root = root, .stream = device.stream()});
+                      scatter(
+                          caller.communicator(),
+                          {.input = all, .output = output, .bytes = bytes, .root = root, .stream = device.stream()});
+                    },
+                .want = [=](std::byte* wanted) { sent_by(rank, sent, 0, words, wanted); }};
+  });
+}
+
+// `of_each`: elements of a rank's result.
+Result check_reduce_scatter(Ranks& ranks, DataType type, ReduceOp op, std::size_t of_each) {
+  const int size = ranks.world_size();
+  const ReferenceArgs sent{
+      .count = static_cast<std::size_t>(size) * of_each, .type = type, .op = op, .data = Data::random, .ranks = size};
+  return check(ranks, sent, [=](const Ranks::Seat& seat) {
+    const std::size_t mine = static_cast<std::size_t>(seat.rank()) * of_each;
+    return Part{.output = of_each,
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      reduce_scatter_tensor(caller.communicator(), {.input = input,
+                                                                    .output = output,
+                                                                    .width = of_each,
+                                                                    .type = type,
+                                                                    .op = op,
+                                                                    .stream = device.stream()});
+                    },
+                .want =
+                    [=](std::byte* wanted) {
+                      std::vector<std::byte> all(sent.count * size_of(type));
+                      reduce_reference(sent, mine, mine + of_each, all.data());
+                      std::ranges::copy(std::span(all).subspan(mine * size_of(type), of_each * size_of(type)), wanted);
+                    }};
+  });
+}
+
+// To the last rank.
+Result check_reduce(Ranks& ranks, DataType type, ReduceOp op, std::size_t count) {
+  const int root = ranks.world_size() - 1;
+  const ReferenceArgs sent{.count = count, .type = type, .op = op, .data = Data::random, .ranks = root + 1};
+  return check(ranks, sent, [=](const Ranks::Seat& seat) {
+    const bool is_root = seat.rank() == root;
+    return Part{.output = is_root ? count : 0,
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      reduce(caller.communicator(), {.input = input,
+                                                     .output = is_root ? output : nullptr,
+                                                     .count = count,
+                                                     .type = type,
+                                                     .op = op,
+                                                     .root = root,
+                                                     .stream = device.stream()});
+                    },
+                .want =
+                    [=](std::byte* wanted) {
+                      if (is_root) reduce_reference(sent, 0, count, wanted);
+                    }};
+  });
+}
+
+}  // namespace
+
+std::vector<MoveCheck> move_checks(int ranks) {
+  const auto size = static_cast<std::size_t>(ranks);
+  std::vector<MoveCheck> all;
+  for (const std::size_t words : {std::size_t{1}, (std::size_t{16} << 10) / 4 + 1, (std::size_t{1} << 20) / 4}) {
+    all.push_back({"all_to_all", size * words * 4, [=](Ranks& world) { return check_all_to_all(world, words); }});
+    all.push_back({"send_receive", words * 4, [=](Ranks& world) { return check_ring(world, words); }});
+    all.push_back(
+        {"gather and scatter", size * words * 4, [=](Ranks& world) { return check_gather_and_scatter(world, words); }});
+  }
+  for (const DataType type :
+       {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8}) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
+      const std::size_t count = 203;
+      const std::string kind = fmt::format(" {} {}", name(op), name(type));
+      all.push_back({"reduce_scatter" + kind, size * count * size_of(type),
+                     [=](Ranks& world) { return check_reduce_scatter(world, type, op, count); }});
+      all.push_back(
+          {"reduce" + kind, count * size_of(type), [=](Ranks& world) { return check_reduce(world, type, op, count); }});
+    }
+  }
+  return all;
 }
 
 Result check_barrier(Ranks& ranks) {

@@ -2,13 +2,22 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "workloads/measure.hpp"
 
 namespace weft::cli {
 
-// Every rank sends every rank `words` words of its own. Collective; every process gets the same verdict.
-Result check_all_to_all(Ranks& ranks, std::size_t words);
+// One call, which every process judges alike. Collective.
+struct MoveCheck {
+  std::string what;
+  std::size_t bytes;  // of the largest tensor
+  std::function<Result(Ranks& ranks)> run;
+};
+// All-to-alls, messages, and reductions of every type and operation, each of a few sizes. `ranks`: of the world.
+std::vector<MoveCheck> move_checks(int ranks);
 
 // Each rank in turn comes late, and no other rank's barrier may end before. Ranks in other processes are not checked.
 // Collective.

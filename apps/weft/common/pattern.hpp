@@ -54,8 +54,10 @@ WEFT_PATTERN_FN float number(Data data, DataType type, std::uint32_t h) {
   return significand * (type == DataType::f16 ? power_of_two(low % 10 - 8) : power_of_two(low % 28 - 20));
 }
 
-WEFT_PATTERN_FN std::uint32_t integer(Data data, std::uint32_t h) {
-  return data == Data::integers ? static_cast<std::uint32_t>(static_cast<std::int32_t>(h % 17) - 8) : h;
+// Integer types take as many of the low bits as they have.
+WEFT_PATTERN_FN std::uint64_t integer(Data data, std::uint32_t h) {
+  if (data == Data::integers) return static_cast<std::uint64_t>(static_cast<std::int64_t>(h % 17) - 8);
+  return static_cast<std::uint64_t>(h * 0x9e3779b9u) << 32 | h;
 }
 
 }  // namespace pattern

@@ -13,15 +13,10 @@ namespace {
 
 using detail::nccl;
 
-// Functions that the library itself does not call.
-struct PeerFunctions {
-  decltype(&ncclCommInitRank) comm_init_rank = nccl().library.need("ncclCommInitRank");
-  decltype(&ncclGroupStart) group_start = nccl().library.need("ncclGroupStart");
-  decltype(&ncclGroupEnd) group_end = nccl().library.need("ncclGroupEnd");
-  decltype(&ncclSend) send = nccl().library.need("ncclSend");
-  decltype(&ncclRecv) recv = nccl().library.need("ncclRecv");
-  decltype(&ncclReduce) reduce = nccl().library.need("ncclReduce");
-};
+// The library itself does not call it.
+decltype(&ncclCommInitRank) comm_init_rank() {
+  return nccl().library.need("ncclCommInitRank");
+}
 
 void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
@@ -30,7 +25,7 @@ void check(ncclResult_t result, const char* what) {
 }
 
 ncclDataType_t type_of(DataType type) {
-  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32, ncclInt64, ncclUint8};
   return types[static_cast<int>(type)];
 }
 
@@ -67,7 +62,6 @@ class NcclPeer final : public Peer {
   void gather(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
   void move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
 
-  PeerFunctions peer_;
   ncclComm_t comm_ = nullptr;
   void* buffers_[2] = {};
   ncclWindow_t windows_[2] = {};
@@ -78,7 +72,7 @@ NcclPeer::NcclPeer(Ranks::Seat& seat, std::size_t max_bytes) {
   ncclUniqueId id = {};
   if (seat.rank() == 0) check(nccl().get_unique_id(&id), "ncclGetUniqueId");
   seat.broadcast(std::as_writable_bytes(std::span(&id, 1)));
-  check(peer_.comm_init_rank(&comm_, seat.communicator().size(), id, seat.rank()), "ncclCommInitRank");
+  check(comm_init_rank()(&comm_, seat.communicator().size(), id, seat.rank()), "ncclCommInitRank");
   open_windows(seat, max_bytes);
 }
 
@@ -112,8 +106,10 @@ NcclPeer::~NcclPeer() {
 }
 
 void NcclPeer::all_reduce(const Point& point, const void* input, void* output, Stream stream) {
-  const auto op = point.op == ReduceOp::sum ? ncclSum : ncclMax;
-  check(nccl().all_reduce(input, output, point.count, type_of(point.type), op, comm_, stream), "ncclAllReduce");
+  constexpr ncclRedOp_t ops[] = {ncclSum, ncclMax, ncclMin, ncclAvg};
+  check(nccl().all_reduce(input, output, point.count, type_of(point.type), ops[static_cast<int>(point.op)], comm_,
+                          stream),
+        "ncclAllReduce");
 }
 
 void NcclPeer::move(const GatherShape& shape, const void* input, void* output, Stream stream) {
@@ -133,9 +129,9 @@ void NcclPeer::move(const GatherShape& shape, const void* input, void* output, S
   }
   const auto from = static_cast<const std::byte*>(input);
   const auto to = static_cast<std::byte*>(output);
-  check(peer_.group_start(), "ncclGroupStart");
+  check(nccl().group_start(), "ncclGroupStart");
   shape.operation == Operation::all_gather ? gather(shape, from, to, stream) : move_ragged(shape, from, to, stream);
-  check(peer_.group_end(), "ncclGroupEnd");
+  check(nccl().group_end(), "ncclGroupEnd");
 }
 
 // Tensors of as many rows on every rank: one operation for each tensor.
@@ -151,16 +147,16 @@ void NcclPeer::gather(const GatherShape& shape, const std::byte* input, std::byt
 void NcclPeer::exchange(const Exchange& part, Stream stream) {
   auto from = static_cast<const std::byte*>(part.input);
   auto to = static_cast<std::byte*>(part.output);
-  check(peer_.group_start(), "ncclGroupStart");
+  check(nccl().group_start(), "ncclGroupStart");
   for (std::size_t rank = 0; rank < part.sent.size(); ++rank) {
     const std::size_t sent = part.sent[rank], received = part.received[rank];
     const int peer = static_cast<int>(rank);
-    if (sent != 0) check(peer_.send(from, sent, ncclUint8, peer, comm_, stream), "ncclSend");
-    if (received != 0) check(peer_.recv(to, received, ncclUint8, peer, comm_, stream), "ncclRecv");
+    if (sent != 0) check(nccl().send(from, sent, ncclUint8, peer, comm_, stream), "ncclSend");
+    if (received != 0) check(nccl().recv(to, received, ncclUint8, peer, comm_, stream), "ncclRecv");
     from += sent;
     to += received;
   }
-  check(peer_.group_end(), "ncclGroupEnd");
+  check(nccl().group_end(), "ncclGroupEnd");
 }
 
 // Engines do the same if they do not pad: one operation for each tensor and each rank that has rows.
@@ -174,7 +170,7 @@ void NcclPeer::move_ragged(const GatherShape& shape, const std::byte* input, std
       std::byte* to = output + shape.output_at(t) * size;
       if (count == 0) continue;
       if (shape.scatters()) {
-        check(peer_.reduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), comm_, stream),
+        check(nccl().reduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), comm_, stream),
               "ncclReduce");
       } else {
         check(nccl().broadcast(from, to + first * size, count, type, static_cast<int>(r), comm_, stream),

@@ -90,8 +90,8 @@ std::size_t Inspection::most() const {
   return args_.thorough ? 256 * MiB : 64 * MiB;
 }
 
-// Every size class, and an odd size, which takes another instance. Maxima share everything with sums except the
-// addition.
+// Every size class, and an odd size, which takes another instance. Other operations, and types of which models reduce
+// little, share everything with sums except the addition.
 std::vector<Point> Inspection::points(bool direct) const {
   std::vector<std::size_t> sizes = {8, 1000 * 8 + 24, 64 * KiB, 512 * KiB, 2 * MiB, 16 * MiB, 64 * MiB, 256 * MiB};
   std::erase_if(sizes, [&](std::size_t bytes) { return bytes > most(); });
@@ -102,10 +102,11 @@ std::vector<Point> Inspection::points(bool direct) const {
   if (args_.ranks.config.multicast)
     algorithms.insert(algorithms.end(), {Contender::multimem_one_shot, Contender::multimem_two_shot});
   std::vector<Point> all;
-  for (const auto type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
-    for (const auto op : {ReduceOp::sum, ReduceOp::max}) {
+  for (const auto type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8}) {
+    for (const auto op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
+      const bool common = op == ReduceOp::sum && type != DataType::i64 && type != DataType::u8;
       for (const auto bytes : sizes) {
-        if (op == ReduceOp::max && bytes > MiB && !args_.thorough) continue;
+        if (!common && bytes > (op == ReduceOp::max ? MiB : 64 * KiB) && !args_.thorough) continue;
         for (const auto algorithm : algorithms) {
           if (is_multimem(algorithm) && !detail::multimem_adds(type, op)) continue;
           all.push_back({.count = bytes / size_of(type) - (bytes % 16 == 8 && bytes > 8 ? 1 : 0),
@@ -236,10 +237,10 @@ void Inspection::add_gathers(World& world) {
 }
 
 void Inspection::add_moves(World& world) {
-  for (const std::size_t words : {std::size_t{1}, 16 * KiB / 4 + 1, MiB / 4}) {
-    if (static_cast<std::size_t>(found_.world) * words * 4 > most()) continue;
-    world.steps.emplace_back(fmt::format("all_to_all {}", format_bytes(words * 4)),
-                             [&world, this, words] { add_world(check_all_to_all(world.ranks, words), "all_to_all"); });
+  for (const MoveCheck& check : move_checks(found_.world)) {
+    if (check.bytes > most()) continue;
+    world.steps.emplace_back(fmt::format("{} {}", check.what, format_bytes(check.bytes)),
+                             [&world, this, check] { add_world(check.run(world.ranks), check.what); });
   }
   world.steps.emplace_back("barrier", [&world, this] { add_world(check_barrier(world.ranks), "barrier"); });
 }

@@ -14,12 +14,13 @@ namespace {
 
 // How far two sums of `ranks` numbers may be apart when every addition rounds to the type, whatever the order.
 double tolerance(const ReferenceArgs& args, std::size_t index) {
-  if (args.type == DataType::i32 || args.op == ReduceOp::max) return 0;
+  if (args.op == ReduceOp::max || args.op == ReduceOp::min) return 0;
   constexpr std::array<double, 3> rounding = {0x1p-8, 0x1p-11, 0x1p-24};  // half a unit in the last place
   double magnitudes = 0;
   for (int r = 0; r < args.ranks; ++r)
     magnitudes += std::fabs(pattern::number(args.data, args.type, pattern::hash(r, args.step, index)));
-  return 2 * args.ranks * rounding[static_cast<std::size_t>(args.type)] * magnitudes;
+  const double of_sum = 2 * args.ranks * rounding[static_cast<std::size_t>(args.type)] * magnitudes;
+  return args.op == ReduceOp::avg ? of_sum / args.ranks : of_sum;
 }
 
 }  // namespace
@@ -29,8 +30,11 @@ void fill(std::byte* buffer, std::size_t begin, std::size_t end, DataType type, 
   const auto store = [&](std::size_t i, auto bits) { std::memcpy(buffer + i * sizeof(bits), &bits, sizeof(bits)); };
   for (std::size_t i = begin; i < end; ++i) {
     const auto h = pattern::hash(rank, step, i);
-    if (type == DataType::i32) {
-      store(i, pattern::integer(data, h));
+    if (!is_floating(type)) {
+      const std::uint64_t bits = pattern::integer(data, h);
+      if (type == DataType::i32) store(i, static_cast<std::uint32_t>(bits));
+      if (type == DataType::i64) store(i, bits);
+      if (type == DataType::u8) store(i, static_cast<std::uint8_t>(bits));
       continue;
     }
     const float number = pattern::number(data, type, h);
@@ -43,20 +47,19 @@ void fill(std::byte* buffer, std::size_t begin, std::size_t end, DataType type, 
 void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t end, std::byte* result) {
   const std::span tensor(result, end * size_of(args.type));
   const oracle::Format format = oracle::format_of(args.type);
-  const auto reduce = [&](std::size_t i, auto& values, const auto& value) {
+  const auto collect = [&](std::size_t i, auto& values, const auto& value) {
     for (int r = 0; r < args.ranks; ++r) values[static_cast<std::size_t>(r)] = value(pattern::hash(r, args.step, i));
-    return oracle::reduce_values(args.op, values);
   };
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(args.ranks));
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(args.ranks));
   std::vector<float> numbers(words.size());
   for (std::size_t i = begin; i < end; ++i) {
-    if (args.type == DataType::i32) {
-      oracle::put(tensor, args.type, i,
-                  reduce(i, words, [&](std::uint32_t h) { return pattern::integer(args.data, h); }));
+    if (!is_floating(args.type)) {
+      collect(i, words, [&](std::uint32_t h) { return pattern::integer(args.data, h); });
+      oracle::put(tensor, args.type, i, oracle::reduce_values(args.type, args.op, words));
       continue;
     }
-    const float total = reduce(i, numbers, [&](std::uint32_t h) { return pattern::number(args.data, args.type, h); });
-    oracle::put(tensor, args.type, i, oracle::round_to(format, total));
+    collect(i, numbers, [&](std::uint32_t h) { return pattern::number(args.data, args.type, h); });
+    oracle::put(tensor, args.type, i, oracle::round_to(format, oracle::reduce_values(args.op, numbers)));
   }
 }
 
@@ -71,7 +74,7 @@ std::string compare(const ReferenceArgs& args, std::span<const std::byte> refere
     if (std::memcmp(reference.data() + i * width, got.data() + i * width, width) == 0) continue;
     const double difference =
         std::fabs(oracle::number_at(reference, args.type, i) - oracle::number_at(got, args.type, i));
-    if (!exact && difference <= tolerance(args, begin + i)) continue;  // false for NaN
+    if (!exact && is_floating(args.type) && difference <= tolerance(args, begin + i)) continue;  // false for NaN
     if (wrong++ == 0) first = i;
   }
   if (wrong == 0) return {};

@@ -22,12 +22,12 @@ struct ReferenceArgs {
   bool operator==(const ReferenceArgs&) const = default;
 };
 
-// Elements [begin, end) of the reduction: f32 (i32: 32-bit modular) in rank order, rounded once.
+// Elements [begin, end) of the reduction, as the oracle makes it.
 void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t end, std::byte* result);
 
 // Empty if `got` is right, else the first wrong place and value. Both spans begin with element `begin` of the
-// reduction. `exact`: compares all bits. Otherwise allows the error of any order of additions that each round (max is
-// always exact).
+// reduction. `exact`: compares all bits. Otherwise allows floating types the error of any order of additions that each
+// round (max and min are always exact).
 std::string compare(const ReferenceArgs& args, std::span<const std::byte> reference, std::span<const std::byte> got,
                     bool exact, std::size_t begin = 0);
 

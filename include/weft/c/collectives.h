@@ -1,4 +1,4 @@
-// All-reduce, gathers, scatters, broadcast and barrier (weft/collectives.hpp).
+// All-reduce, reduce, gathers, scatters, broadcast and barrier (weft/collectives.hpp).
 //
 // `blocks` and `threads` are the fields of weft::Launch. Tensors of GPUs are in device memory, those of CPU ranks in
 // any memory.
@@ -25,6 +25,22 @@ typedef struct weft_all_reduce_args {
 } weft_all_reduce_args;
 weft_code weft_all_reduce_args_init(weft_all_reduce_args* args, size_t size);
 weft_code weft_all_reduce(const weft_group* group, const weft_all_reduce_args* args);
+
+typedef struct weft_reduce_args {
+  size_t size;
+  const void* input;
+  void* output;
+  size_t count;
+  weft_data_type type;
+  weft_reduce_op op;
+  int32_t root;
+  uint32_t tag;
+  weft_stream stream;
+  int32_t blocks;
+  int32_t threads;
+} weft_reduce_args;
+weft_code weft_reduce_args_init(weft_reduce_args* args, size_t size);
+weft_code weft_reduce(const weft_group* group, const weft_reduce_args* args);
 
 typedef struct weft_all_gather_args {
   size_t size;
@@ -88,6 +104,8 @@ typedef struct weft_reduce_scatter_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  weft_reduce_op op;
+  weft_flag reserved;  // 0
 } weft_reduce_scatter_args;
 weft_code weft_reduce_scatter_args_init(weft_reduce_scatter_args* args, size_t size);
 weft_code weft_reduce_scatter_tensor(const weft_group* group, const weft_reduce_scatter_args* args);
@@ -154,6 +172,8 @@ typedef struct weft_reduce_scatter_v_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  weft_reduce_op op;
+  weft_flag reserved;  // 0
 } weft_reduce_scatter_v_args;
 weft_code weft_reduce_scatter_v_args_init(weft_reduce_scatter_v_args* args, size_t size);
 weft_code weft_reduce_scatter_v(const weft_group* group, const weft_reduce_scatter_v_args* args);

@@ -16,9 +16,9 @@ typedef struct CUstream_st* weft_stream;  // cudaStream_t, CUstream; null on CPU
 // any other argument outside its range.
 typedef int32_t weft_code;  // of weft/c/error.h
 typedef int32_t weft_data_type;
-enum { WEFT_BF16, WEFT_F16, WEFT_F32, WEFT_I32 };
+enum { WEFT_BF16, WEFT_F16, WEFT_F32, WEFT_I32, WEFT_I64, WEFT_U8 };
 typedef int32_t weft_reduce_op;
-enum { WEFT_SUM, WEFT_MAX };
+enum { WEFT_SUM, WEFT_MAX, WEFT_MIN, WEFT_AVG };
 typedef int32_t weft_algorithm;
 enum {
   WEFT_ALGORITHM_AUTOMATIC,

@@ -35,6 +35,7 @@ def _define() -> None:
 
     for name in (
         "all_reduce_",
+        "reduce",
         "all_gather_into_tensor",
         "all_to_all",
         "reduce_scatter_tensor",
@@ -45,6 +46,11 @@ def _define() -> None:
         "reduce_scatter_v",
         "take_rows",
         "all_gather_counts",
+        "send",
+        "receive",
+        "send_receive",
+        "gather",
+        "scatter",
         "dispatch",
         "dispatch_send",
         "dispatch_wait",

@@ -12,6 +12,9 @@ from weft._core import Group as CoreGroup
 from weft.torch import _operators as operators
 
 
+Message = tuple[torch.Tensor, int] | tuple[torch.Tensor, int, int]
+
+
 class Counts:
     """How many rows each rank has: weft.Counts, of tensors or lists.
 
@@ -60,7 +63,7 @@ class Group:
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
         operators.refuse_gradients(x)
-        options = _all_reduce_options(op, algorithm, tag, blocks, threads)
+        options = _reduction_options(op, algorithm, tag, blocks, threads)
         if not options and operators.direct(x):
             self.group.all_reduce(x, stream=operators.current_stream(self.cuda_device))
             return x
@@ -79,13 +82,32 @@ class Group:
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
         operators.refuse_gradients(x)
-        options = _all_reduce_options(op, algorithm, tag, blocks, threads)
+        options = _reduction_options(op, algorithm, tag, blocks, threads)
         if not options and operators.direct(x):
             result = torch.empty_like(x, memory_format=torch.contiguous_format)
             self.group.all_reduce(result, x, stream=operators.current_stream(self.cuda_device))
             return result
         made: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
         return made
+
+    def reduce(
+        self,
+        output: torch.Tensor | None,
+        input: torch.Tensor,
+        *,
+        op: str = "sum",
+        root: int = 0,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = on rank `root` of the group, the reduction over ranks of their inputs."""
+        operators.refuse_gradients(input)
+        options = _reduction_options(op, "automatic", tag, blocks, threads)
+        if not options and operators.direct(input, output):
+            self.group.reduce(output, input, root=root, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.reduce.default, output, input, self.number, root, options)
 
     def all_gather_into_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
@@ -99,11 +121,18 @@ class Group:
         operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, options)
 
     def reduce_scatter_tensor(
-        self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        *,
+        op: str = "sum",
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
     ) -> None:
-        """output = this rank's part of the sum of all inputs."""
+        """output = this rank's part of the reduction of all inputs."""
         operators.refuse_gradients(input)
-        options = operators.options(tag, blocks, threads)
+        options = _reduction_options(op, "automatic", tag, blocks, threads)
         if not options and operators.direct(input, output):
             self.group.reduce_scatter_tensor(output, input, stream=operators.current_stream(self.cuda_device))
             return
@@ -131,6 +160,73 @@ class Group:
             return x
         operators.call(operators.ops.broadcast_.default, x, self.number, root, options)
         return x
+
+    def gather(
+        self,
+        output: torch.Tensor | None,
+        input: torch.Tensor,
+        *,
+        root: int = 0,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = on rank `root` of the group, the inputs of all ranks, in rank order."""
+        operators.refuse_gradients(input)
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(input, output):
+            self.group.gather(output, input, root=root, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.gather.default, output, input, self.number, root, options)
+
+    def scatter(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor | None = None,
+        *,
+        root: int = 0,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = this rank's part of the input of rank `root` of the group."""
+        if input is not None:
+            operators.refuse_gradients(input)
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(output, input):
+            self.group.scatter(output, input, root=root, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.scatter.default, output, input, self.number, root, options)
+
+    def send(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
+        """Sends a tensor to rank `peer` of the group, which receives it."""
+        operators.refuse_gradients(tensor)
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(tensor):
+            self.group.send(tensor, peer, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.send.default, tensor, self.number, peer, options)
+
+    def receive(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
+        """tensor = what rank `peer` of the group sends."""
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(tensor):
+            self.group.receive(tensor, peer, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.receive.default, tensor, self.number, peer, options)
+
+    def send_receive(
+        self, sends: Sequence[Message] = (), receives: Sequence[Message] = (), *, blocks: int = 0, threads: int = 0
+    ) -> None:
+        """Sends and receives messages, (tensor, peer) or (tensor, peer, tag) each, all at once."""
+        from_here, to_here = [message[0] for message in sends], [message[0] for message in receives]
+        if not from_here and not to_here:  # an operator needs a tensor, which tells it the device
+            return
+        for x in from_here:
+            operators.refuse_gradients(x)
+        numbers = [number for message in (*receives, *sends) for number in _peer_and_tag(message)]
+        options = operators.options(0, blocks, threads)
+        operators.call(operators.ops.send_receive.default, to_here, from_here, numbers, self.number, options)
 
     def barrier(self, x: torch.Tensor, *, tag: int = 0) -> None:
         """No rank's barrier ends before every rank's has begun. `x`, which is not read, says on which device."""
@@ -177,7 +273,7 @@ class Group:
             scale_group_stride,
             epsilon,
             gamma_plus_one,
-            _all_reduce_options("sum", algorithm, tag, blocks, threads),
+            _reduction_options("sum", algorithm, tag, blocks, threads),
         )
 
     def all_gather_v(
@@ -205,14 +301,15 @@ class Group:
         input: torch.Tensor,
         counts: Counts,
         *,
+        op: str = "sum",
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
     ) -> None:
-        """output = this rank's slot of the sum of all inputs."""
+        """output = this rank's slot of the reduction of all inputs."""
         operators.refuse_gradients(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        options = operators.options(tag, blocks, threads)
+        options = _reduction_options(op, "automatic", tag, blocks, threads)
         operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, options)
 
     def take_rows(
@@ -251,13 +348,17 @@ class Group:
         operators.call(operators.ops.all_gather_counts.default, output, input, *rules)
 
 
+def _peer_and_tag(message: Message) -> tuple[int, int]:
+    return message[1], operators.options(message[2], 0, 0) if len(message) == 3 else 0
+
+
 def _numbers(given: torch.Tensor | Sequence[int]) -> torch.Tensor:
     if isinstance(given, torch.Tensor):
         return given
     return torch.tensor([operator.index(number) for number in given], dtype=torch.int32, device="cpu")
 
 
-def _all_reduce_options(op: str, algorithm: str, tag: int, blocks: int, threads: int) -> int:
+def _reduction_options(op: str, algorithm: str, tag: int, blocks: int, threads: int) -> int:
     if op == "sum" and algorithm == "automatic" and not (tag or blocks or threads):
         return 0
     numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)

@@ -23,14 +23,14 @@ detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& 
   const std::size_t bytes = args.count * size_of(args.type);
   const std::size_t pack = detail::payload_bytes(args.type);
   return {.type = args.type,
-          .op = args.op,
+          .ops = detail::ops_for(args.type, args.op),
           .size = static_cast<std::uint32_t>(group.size()),
           .aligned16 = detail::is_aligned16(args.input, bytes, pack) && detail::is_aligned16(args.output, bytes, pack)};
 }
 
 void check_choices(const AllReduceArgs& args) {
-  detail::check_choice("type", args.type, DataType::i32);
-  detail::check_choice("op", args.op, ReduceOp::max);
+  detail::check_choice("type", args.type, DataType::u8);
+  detail::check_choice("op", args.op, ReduceOp::avg);
   detail::check_choice("algorithm", args.algorithm, Algorithm::multimem_two_shot);
 }
 
@@ -143,7 +143,8 @@ class AllReduce : public detail::GroupCall {
                                  .output = static_cast<std::byte*>(args_.output) + done * element,
                                  .count = count,
                                  .warp_groups = static_cast<std::uint32_t>(plan_.warp_groups),
-                                 .apart = plan_.apart}),
+                                 .apart = plan_.apart,
+                                 .op = args_.op}),
            .blocks = plan_.blocks,
            .threads = plan_.threads});
       done += count;

@@ -95,9 +95,11 @@ struct AllReduceInstance {
   // Sums packs i, i + step, … in rank order: the other ranks' packs from slots `packs` apart, without a wire format,
   // and `own`.
   template <std::uint32_t some, Team T, class Index>
-  static WEFT_FN void reduce_slots(T& team, const Session& s, const Pack* slots, std::uint64_t packs, Index i,
-                                   Index step, const Pack (&own)[some], Pack (&result)[some]) {
-    typename R::Accumulator sum[some] = {};
+  static WEFT_FN void reduce_slots(T& team, const Session& s, ReduceOp op, const Pack* slots, std::uint64_t packs,
+                                   Index i, Index step, const Pack (&own)[some], Pack (&result)[some]) {
+    typename R::Accumulator sum[some];
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < some; ++j) sum[j] = R::start(op, size(*s.call));
     for (std::uint32_t first = 0; first < size(*s.call); first += kBatch) {
       Pack received[some][kBatch] = {};
       WEFT_UNROLL
@@ -173,7 +175,7 @@ struct AllReduceInstance {
   template <Team T>
   static WEFT_FN bool receive_and_reduce_pair(T& team, const Session& s, std::uint32_t phase, Pack* slots,
                                               std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {
-    static_assert(R::kOp == ReduceOp::sum);
+    static_assert(R::kOps == Ops::sum);
     const std::uint32_t peer = 1 - s.rank();
     Pack* const from = slots + peer * packs;
     Pack received{};

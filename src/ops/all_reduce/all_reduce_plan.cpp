@@ -31,6 +31,11 @@ std::size_t pieces(const PlanQuery& query, Algorithm algorithm) {
   return (query.count + piece - 1) / piece;
 }
 
+bool is_specialized(const PlanQuery& query) {
+  return has_specialized_instance(
+      {.type = query.type, .ops = ops_for(query.type, query.op), .size = query.size, .aligned16 = query.aligned16});
+}
+
 // The step of the group's table for the message. It follows from values that are the same on every rank. Tables know
 // messages in one piece. On GPUs, where each piece is a kernel, two-shot may need fewer of them if buffers are small.
 TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
@@ -47,9 +52,7 @@ TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
 
 // The caller's launch, else the table's launch within the limits of this rank's kernel.
 Launch tuned_launch(const PlanQuery& query, const TuningStep& step) {
-  const bool specialized =
-      has_specialized_instance({.type = query.type, .op = query.op, .size = query.size, .aligned16 = query.aligned16});
-  const int most_threads = max_threads(specialized ? query.size : 0);
+  const int most_threads = max_threads(is_specialized(query) ? query.size : 0);
   return {.blocks = query.launch.blocks != 0 ? query.launch.blocks : std::min(step.blocks, query.max_blocks),
           .threads = query.launch.threads != 0 ? query.launch.threads : std::min(step.threads, most_threads)};
 }
@@ -61,9 +64,7 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   const std::size_t spared =
       plan.algorithm == Algorithm::two_shot ? std::max<std::size_t>(most_blocks / 2, 1) : most_blocks;
   const std::size_t packs = std::max<std::size_t>(packs_per_phase, 1);
-  const bool specialized =
-      has_specialized_instance({.type = query.type, .op = query.op, .size = query.size, .aligned16 = query.aligned16});
-  const std::size_t most_threads = max_threads(specialized ? query.size : 0);
+  const std::size_t most_threads = max_threads(is_specialized(query) ? query.size : 0);
   std::size_t threads = 64;
   while (threads < 512 && threads * spared < packs) threads *= 2;
   while (threads < most_threads && threads * most_blocks < packs) threads *= 2;
@@ -78,13 +79,11 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
 void choose_pipelined_grid(const PlanQuery& query, Plan& plan) {
   constexpr int kLeastSlots = 32;
   const bool gpu = query.device == Device::cuda;
-  const bool specialized =
-      has_specialized_instance({.type = query.type, .op = query.op, .size = query.size, .aligned16 = query.aligned16});
   const int requested = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
   const auto slots = static_cast<int>(query.layout.pipeline_slots);
   plan.threads = query.launch.threads;
   if (gpu && requested <= kFewPipelinedBlocks && slots >= kLeastSlots) {
-    if (plan.threads == 0) plan.threads = max_threads(specialized ? query.size : 0);
+    if (plan.threads == 0) plan.threads = max_threads(is_specialized(query) ? query.size : 0);
     const int warp_groups = warp_groups_of(plan.threads);
     if (warp_groups * requested > 2) {
       plan.blocks = requested;

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernel/most_threads.hpp"
+#include "numeric/ops.hpp"
 #include "protocol/channel.hpp"
 #include "team/team.hpp"
 #include "tuning/tuning.hpp"
@@ -52,24 +53,25 @@ constexpr int warp_groups_of(int threads) {
 
 // NVLink's switches only add up floating types.
 constexpr bool multimem_adds(DataType type, ReduceOp op) {
-  return op == ReduceOp::sum && type != DataType::i32;
+  return op == ReduceOp::sum && is_floating(type);
 }
 
 // Finds the instance of an algorithm's template for a call (ops/all_reduce/all_reduce.hpp). Models wait for floating
-// sums of whole packs, in groups of up to eight: these have specialized instances. One instance serves all other calls.
+// sums of whole packs, in groups of up to eight: these have specialized instances. For all other calls one instance
+// serves a type's sums, and one its other operations.
 struct InstanceQuery {
   DataType type;
-  ReduceOp op;
+  Ops ops;
   std::uint32_t size;
   bool aligned16;
 
   constexpr bool operator==(const InstanceQuery&) const = default;
 };
 constexpr bool has_specialized_instance(const InstanceQuery& query) {
-  if (!query.aligned16 || query.op != ReduceOp::sum) return false;
+  if (!query.aligned16 || query.ops != Ops::sum) return false;
   const std::uint32_t size = query.size;
   if (query.type == DataType::bf16) return size >= 2 && size <= 8;
-  return query.type != DataType::i32 && (size == 2 || size == 4 || size == 8);
+  return is_floating(query.type) && (size == 2 || size == 4 || size == 8);
 }
 
 }  // namespace weft::detail

@@ -71,7 +71,8 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work&, const ThreadPlan& p, const Prefetched& prefetched) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                          const Prefetched& prefetched) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
@@ -80,7 +81,8 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
       }
       return true;
     } else {
-      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : reduce(team, s, p, prefetched);
+      if (team.block_rank() == 0) return Handshake::compare(team, s, p.header, 1);
+      return reduce(team, s, work.op, p, prefetched);
     }
   }
 
@@ -110,11 +112,12 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const ThreadPlan& p, const Prefetched& prefetched) {
+  static WEFT_FN bool reduce(T& team, const Session& s, ReduceOp op, const ThreadPlan& p,
+                             const Prefetched& prefetched) {
     Pack* const from = p.from + s.epoch % kBanks * p.bank_packs;
     for (std::uint64_t i = 0; i < p.packs; i += p.step) {
       const Pack own = i == 0 ? prefetched : p.input.load(i);
-      typename R::Accumulator sum{};
+      auto sum = R::start(op, Instance::size(*s.call));
       if (!Instance::template receive_and_reduce<kSendsToSelf>(team, s, 1, from + i, p.slot_packs, own, sum)) {
         return false;
       }

@@ -48,12 +48,14 @@ struct PipelinedAllReduce : AllReduceInstance<R, known_size, aligned16>, Prefetc
     // that it scatters before anything else. With all duties half of its chunks are on their way to be reduced, half on
     // their way back.
     std::uint32_t depth, ahead;
+    ReduceOp op;
   };
   template <Team T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
     ThreadPlan p{};
     p.input = Elements(work.input, work.count);  // in any block: a pointer that may be null takes registers
     p.output = Elements(work.output, work.count);
+    p.op = work.op;
     if (Handshake::in_control(team, call, p.header)) return p;
     p.shard = (p.input.packs() + Instance::size(call) - 1) / Instance::size(call);
     p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.pipeline_packs - 1) / call.layout.pipeline_packs);
@@ -254,7 +256,7 @@ struct PipelinedAllReduce : AllReduceInstance<R, known_size, aligned16>, Prefetc
       Pack own[some], sum[some];
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) own[j] = input.load(i + j * step);
-      Instance::reduce_slots(team, s, slots, s.layout().pipeline_packs, i, step, own, sum);
+      Instance::reduce_slots(team, s, p.op, slots, s.layout().pipeline_packs, i, step, own, sum);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) {
         output.store(i + j * step, sum[j]);

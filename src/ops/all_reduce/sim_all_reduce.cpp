@@ -26,14 +26,14 @@ void AllReduceProgram::fill_all_reduce(unsigned call, unsigned rank) {
   t.output_offset = spec.in_place ? input : input + bytes;
   std::vector<std::byte> expected(spec.count * element);
   for (std::uint64_t i = 0; i < spec.count; ++i) {
-    std::vector<std::uint32_t> terms;
+    std::vector<std::uint64_t> terms;
     for (unsigned k = 0; k < members.size(); ++k) {
       terms.push_back(element_bits(setup_.payload, setup_.type, call, members[k], i));
       if (members[k] == rank) {
         std::memcpy(reinterpret_cast<std::byte*>(t.initial.data()) + input + i * element, &terms.back(), element);
       }
     }
-    const std::uint32_t total = reduced(setup_.type, setup_.op, terms);
+    const std::uint64_t total = reduced(setup_.type, setup_.op, terms);
     std::memcpy(expected.data() + i * element, &total, element);
   }
   t.expected = t.initial;
@@ -46,7 +46,7 @@ void AllReduceProgram::fill_all_reduce(unsigned call, unsigned rank) {
                          detail::is_aligned16(memory + t.output_offset, expected.size(), payload);
   const AllReduceKernel kernel = find_kernel({.algorithm = setup_.algorithm,
                                               .instance = {.type = setup_.type,
-                                                           .op = setup_.op,
+                                                           .ops = detail::ops_for(setup_.type, setup_.op),
                                                            .size = static_cast<std::uint32_t>(members.size()),
                                                            .aligned16 = aligned16},
                                               .atomic_bytes = setup_.atomic_bytes,
@@ -54,7 +54,8 @@ void AllReduceProgram::fill_all_reduce(unsigned call, unsigned rank) {
   const detail::AllReduceWork work{.input = memory + input,
                                    .output = memory + t.output_offset,
                                    .count = spec.count,
-                                   .apart = world_.grid(call, rank).apart};
+                                   .apart = world_.grid(call, rank).apart,
+                                   .op = setup_.op};
   t.kernel = [kernel, work](Machine& machine, Place place, const detail::Call& about) {
     kernel(machine, place, about, work);
   };

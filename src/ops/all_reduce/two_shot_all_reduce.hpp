@@ -100,7 +100,8 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work&, const ThreadPlan& p, const Prefetched& prefetched) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                          const Prefetched& prefetched) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       // Not in the last phase: a CPU rank reaches that phase only when all data of this phase have arrived.
@@ -110,7 +111,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
       scatter(team, s, p, prefetched);
       return true;
     } else {
-      return phase == 1 ? reduce(team, s, p) : gather(team, s, p);
+      return phase == 1 ? reduce(team, s, work.op, p) : gather(team, s, p);
     }
   }
 
@@ -138,11 +139,11 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const ThreadPlan& p) {
+  static WEFT_FN bool reduce(T& team, const Session& s, ReduceOp op, const ThreadPlan& p) {
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
     for (std::uint64_t i = p.first; i < p.shard && place(s, p, 0, i) < p.packs; i += p.step) {
       const Pack own = p.input.load(place(s, p, 0, i));
-      typename R::Accumulator sum{};
+      auto sum = R::start(op, Instance::size(*s.call));
       Pack* const from = p.from + bank + (i - p.first);
       if (!Instance::template receive_and_reduce<false>(team, s, 1, from, p.slot_packs, own, sum)) return false;
       const Pack payload = R::finish(sum);

@@ -13,7 +13,7 @@ namespace weft::detail {
 template <DataType type, std::uint32_t ranks_at_once>
 struct MoeCombine : MoeFrame<CombineWork> {
   using Frame = MoeFrame<CombineWork>;
-  using R = Reduction<type, ReduceOp::sum>;
+  using R = Reduction<type, Ops::sum>;
   using Wire = typename R::Wire;
   static constexpr BeginScope kBeginScope = BeginScope::warp;  // lanes exchange a row's table entries
   // Used for its way of receiving from many ranks at once.

@@ -24,7 +24,7 @@ const std::vector<std::int64_t>& ids_of(const CallSetup& dispatch, unsigned rank
   return dispatch.ids[std::min<std::size_t>(rank, dispatch.ids.size() - 1)];
 }
 float weight_of(unsigned call, unsigned rank, std::uint64_t i) {
-  return std::bit_cast<float>(element_bits(Payload::plain, DataType::f32, call, rank, i));
+  return std::bit_cast<float>(static_cast<std::uint32_t>(element_bits(Payload::plain, DataType::f32, call, rank, i)));
 }
 
 std::size_t input_row_bytes(const ExchangeShape& shape) {
@@ -57,11 +57,11 @@ Bytes given_row(const Setup& setup, const ExchangeShape& shape, unsigned call, u
   const std::size_t row = input_row_bytes(shape);
   Bytes bytes(row + shape.scale_bytes);
   for (std::size_t i = 0; i < row / 2; ++i) {
-    const std::uint32_t bits = element_bits(setup.payload, DataType::bf16, call, rank, token * row / 2 + i);
+    const std::uint64_t bits = element_bits(setup.payload, DataType::bf16, call, rank, token * row / 2 + i);
     std::memcpy(&bytes[2 * i], &bits, 2);
   }
   for (std::size_t i = 0; i < shape.scale_bytes / 4; ++i) {
-    const std::uint32_t bits = element_bits(setup.payload, DataType::f32, call, rank, (token + 1) * 7'919 + i);
+    const std::uint64_t bits = element_bits(setup.payload, DataType::f32, call, rank, (token + 1) * 7'919 + i);
     std::memcpy(&bytes[row + 4 * i], &bits, 4);
   }
   return bytes;
@@ -345,7 +345,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const auto begins = beginnings(by_expert);
   const auto& homes = plan_of(world_).map().homes;
   for (std::size_t i = 0; i < tokens * row; ++i) {
-    std::vector<std::uint32_t> terms;
+    std::vector<std::uint64_t> terms;
     for (unsigned from = 0; from < setup_.ranks; ++from) {
       float part = 0;
       bool sent = false, first = true;

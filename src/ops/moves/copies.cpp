@@ -96,8 +96,7 @@ class CopyEqual : public detail::GroupCall {
   void check() {
     const GroupState& group = channel();
     if constexpr (operation == EqualCopy::broadcast) {
-      require(args_.root >= 0 && args_.root < group.size(), "root: {} is not a rank of the group, 0 … {}", args_.root,
-              group.size() - 1);
+      detail::check_root(group, args_.root);
     }
     check_shape(args_.rows, args_.row_bytes);
     find_tensors();

@@ -115,7 +115,7 @@ struct FlowReduce : AllReduceInstance<R, known_size, aligned16> {
       Pack mine[some], sum[some];
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) mine[j] = input.get(begin + i + j * step);
-      Instance::reduce_slots(team, s, slots, flow.chunk_packs(), i, step, mine, sum);
+      Instance::reduce_slots(team, s, scatter.work.op, slots, flow.chunk_packs(), i, step, mine, sum);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) {
         if (own) {

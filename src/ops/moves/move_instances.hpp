@@ -23,15 +23,20 @@ using CopyInstances =
          CopiesOf<CountedPartition, kMaxTensors, true>>;
 
 // `size` 0: for any size, and for packs that are not whole.
-template <class Partition, DataType type, std::uint32_t size>
+template <class Partition, DataType type, std::uint32_t size, Ops ops = Ops::sum>
 using Scatter =
-    Instance<PushReduceScatter<Partition, type, ReduceOp::sum, size, size != 0>,
-             ScatterQuery<Partition>{{.type = type, .op = ReduceOp::sum, .size = size, .aligned16 = size != 0}}.key()>;
+    Instance<PushReduceScatter<Partition, type, ops, size, size != 0>,
+             ScatterQuery<Partition>{{.type = type, .ops = ops, .size = size, .aligned16 = size != 0}}.key()>;
+template <class Partition, DataType type>
+using ScatterOfAny = Scatter<Partition, type, 0, Ops::any>;
 template <class Partition>
 using ScattersOf = Instances<Scatter<Partition, DataType::bf16, 0>, Scatter<Partition, DataType::bf16, 2>,
                              Scatter<Partition, DataType::bf16, 4>, Scatter<Partition, DataType::bf16, 8>,
                              Scatter<Partition, DataType::f16, 0>, Scatter<Partition, DataType::f32, 0>,
-                             Scatter<Partition, DataType::i32, 0>>;
+                             Scatter<Partition, DataType::i32, 0>, ScatterOfAny<Partition, DataType::bf16>,
+                             ScatterOfAny<Partition, DataType::f16>, ScatterOfAny<Partition, DataType::f32>,
+                             ScatterOfAny<Partition, DataType::i32>, ScatterOfAny<Partition, DataType::i64>,
+                             ScatterOfAny<Partition, DataType::u8>>;
 
 struct MoveFamily {
   using List = Join<CopyInstances, ScattersOf<EqualPartition>, ScattersOf<CountedPartition>,

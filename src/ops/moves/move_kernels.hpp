@@ -30,7 +30,8 @@ KernelFor<CopyWork<Partition, most_tensors, symmetric>> find_kernel(
 
 // Sums of whole packs have specialized instances for groups of two, four and eight in bf16.
 constexpr bool has_specialized_scatter(const InstanceQuery& query) {
-  return query.aligned16 && query.type == DataType::bf16 && (query.size == 2 || query.size == 4 || query.size == 8);
+  return query.aligned16 && query.ops == Ops::sum && query.type == DataType::bf16 &&
+         (query.size == 2 || query.size == 4 || query.size == 8);
 }
 template <class Partition>
 struct ScatterQuery {
@@ -41,7 +42,7 @@ struct ScatterQuery {
   constexpr ScatterQuery key() const {
     const bool specialized = has_specialized_scatter(instance);
     return {{.type = instance.type,
-             .op = ReduceOp::sum,
+             .ops = instance.ops,
              .size = specialized ? instance.size : 0,
              .aligned16 = specialized}};
   }

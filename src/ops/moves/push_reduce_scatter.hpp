@@ -15,15 +15,15 @@
 
 namespace weft::detail {
 
-template <class Partition, DataType type, ReduceOp op, std::uint32_t known_size, bool aligned16>
-struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, aligned16> {
-  using Instance = AllReduceInstance<Reduction<type, op>, known_size, aligned16>;
+template <class Partition, DataType type, Ops ops, std::uint32_t known_size, bool aligned16>
+struct PushReduceScatter : AllReduceInstance<Reduction<type, ops>, known_size, aligned16> {
+  using Instance = AllReduceInstance<Reduction<type, ops>, known_size, aligned16>;
   using Instance::kBatch;
   using typename Instance::R;
   using typename Instance::Slots;
   using typename Instance::Wire;
   using Work = ReduceScatterWork<Partition>;
-  using Chunks = FlowReduce<Work, Reduction<type, op, Plain>, known_size, aligned16>;
+  using Chunks = FlowReduce<Work, Reduction<type, ops, Plain>, known_size, aligned16>;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kPhases = 2;
   static constexpr int kMostThreads = kMoveThreads;
@@ -189,7 +189,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, al
       Pack unit{};
       WEFT_UNROLL
       for (std::uint32_t w = 0; w < kWirePacks; ++w) {
-        typename R::Accumulator sum{};
+        auto sum = R::start(work.op, Instance::size(*s.call));
         if (!Instance::template receive_and_reduce<false>(team, s, 1, slots + i * kWirePacks + w,
                                                           s.layout().two_shot_packs, part(own, w), sum)) {
           return false;

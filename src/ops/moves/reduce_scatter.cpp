@@ -1,6 +1,7 @@
-// reduce_scatter_tensor and reduce_scatter_v.
+// reduce_scatter_tensor, reduce_scatter_v and reduce.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/enum_text.hpp"
@@ -20,26 +21,42 @@ using detail::GroupState;
 struct ScatterWords {
   static constexpr std::string_view kKind = "reduce_scatter_tensor";
   bool direct;
+  ReduceOp op;
   DataType type;
   std::uint32_t tag;
   std::uint64_t rows, width;
   std::string text() const {
-    return fmt::format("reduce_scatter_tensor {} rows of {}[{}]{} tag {}", rows, name(type), width,
+    return fmt::format("reduce_scatter_tensor {} {} rows of {}[{}]{} tag {}", name(op), rows, name(type), width,
                        detail::carrier(direct), tag);
+  }
+};
+struct ReduceWords {
+  static constexpr std::string_view kKind = "reduce";
+  bool direct;
+  ReduceOp op;
+  DataType type;
+  int root;
+  std::uint32_t tag;
+  std::uint64_t count;
+  std::string text() const {
+    return fmt::format("reduce {} {}[{}] root {}{} tag {}", name(op), name(type), count, root, detail::carrier(direct),
+                       tag);
   }
 };
 struct ScatterVWords {
   static constexpr std::string_view kKind = "reduce_scatter_v";
+  ReduceOp op;
   DataType type;
   std::uint32_t tag;
   std::uint64_t width;
   detail::CountsWords counts;
   std::string text() const {
-    return fmt::format("reduce_scatter_v rows of {}[{}], {}, tag {}", name(type), width, counts.text(), tag);
+    return fmt::format("reduce_scatter_v {} rows of {}[{}], {}, tag {}", name(op), name(type), width, counts.text(),
+                       tag);
   }
 };
 
-// The part that the two forms have in common.
+// The part that the three have in common.
 template <class Args, class Partition>
 class Scatter : public detail::GroupCall {
  public:
@@ -58,36 +75,45 @@ class Scatter : public detail::GroupCall {
                                            .output = const_cast<void*>(output_.data),
                                            .row_bytes = output_.row_bytes,
                                            .input_stride = input_.stride,
-                                           .output_stride = output_.stride}),
+                                           .output_stride = output_.stride,
+                                           .op = args_.op}),
          .blocks = plan_.blocks,
          .threads = plan_.threads});
   }
 
  protected:
-  // `place`: the row of the input at which the output may begin.
-  void check_tensors(std::size_t input_rows, std::size_t output_rows, std::size_t place) {
-    const GroupState& group = channel();
+  void check_choices() {
+    detail::check_choice("type", args_.type, DataType::u8);
+    detail::check_choice("op", args_.op, ReduceOp::avg);
+  }
+  void find_tensors(std::size_t input_rows, std::size_t output_rows) {
     const std::size_t element = size_of(args_.type);
     input_ = detail::extent_of({"input", args_.input, input_rows, args_.width, args_.input_stride, element});
     output_ = detail::extent_of({"output", args_.output, output_rows, args_.width, args_.output_stride, element});
+  }
+  // `place`: the row of the input at which the output may begin.
+  void check_tensors(std::size_t place) {
+    const GroupState& group = channel();
     detail::check_launch(group, args_.launch, detail::kMoveThreads);
     group.communicator().fabric().check_stream(stream());
     detail::check_extent(group, input_);
     detail::check_extent(group, output_);
     detail::check_overlap(output_, input_, place);
   }
-  void plan_scatter(const Partition& partition) {
+  // `to_one`: bytes of the only rank's result, if only one has a result.
+  void plan_scatter(const Partition& partition, std::uint64_t to_one = 0) {
     const GroupState& group = channel();
     const auto aligned16 = [](const Extent& e) { return detail::rows_are_aligned16(e.data, e.row_bytes, e.stride); };
     instance_ = {.type = args_.type,
-                 .op = ReduceOp::sum,
+                 .ops = detail::ops_for(args_.type, args_.op),
                  .size = static_cast<std::uint32_t>(group.size()),
                  .aligned16 = aligned16(input_) && aligned16(output_)};
     plan_ = detail::plan_move({.device = group.communicator().fabric().device(),
                                .size = instance_.size,
                                .layout = group.layout(),
-                               .own_bytes = output_.payload(),
+                               .own_bytes = std::max<std::uint64_t>(output_.payload(), to_one),
                                .whole_bytes = input_.payload(),
+                               .sent_bytes = to_one,
                                .unit_bytes = sizeof(detail::Pack),
                                .wire_packs = sizeof(detail::Pack) / detail::payload_bytes(args_.type),
                                .streams = 1,
@@ -95,7 +121,11 @@ class Scatter : public detail::GroupCall {
                                .max_blocks = group.communicator().max_blocks()});
     partition_ = partition;
     partition_.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);
-    if constexpr (!Partition::kKnown) partition_.detour_packs = plan_.detour_packs;
+    if constexpr (Partition::kKnown) {
+      partition_.detour = plan_.detour;
+    } else {
+      partition_.detour_packs = plan_.detour_packs;
+    }
   }
 
   const Args& args_;
@@ -113,18 +143,19 @@ class ScatterTensor : public Scatter<ReduceScatterArgs, detail::EqualPartition> 
   using Scatter::Scatter;
 
   void check() {
-    detail::check_choice("type", args_.type, DataType::i32);
+    check_choices();
     detail::check_size("rows", args_.rows);
     detail::check_size("width", args_.width);
-    check_tensors(args_.rows * static_cast<std::size_t>(channel().size()), args_.rows,
-                  static_cast<std::size_t>(channel().rank()) * args_.rows);
+    find_tensors(args_.rows * static_cast<std::size_t>(channel().size()), args_.rows);
+    check_tensors(static_cast<std::size_t>(channel().rank()) * args_.rows);
   }
   bool wants_nccl() const { return false; }
   detail::NcclPlan by_nccl() const {
     detail::check_side_by_side(channel(), detail::name_of_operation<ScatterTensor>(), input_);
     detail::check_side_by_side(channel(), detail::name_of_operation<ScatterTensor>(), output_);
-    return {.name = name(),
-            .work = detail::NcclReduceScatter{args_.input, args_.output, args_.rows * args_.width, args_.type}};
+    return {
+        .name = name(),
+        .work = detail::NcclReduceScatter{args_.input, args_.output, args_.rows * args_.width, args_.type, args_.op}};
   }
   detail::CallName plan(bool) {
     plan_scatter({.rows = args_.rows, .input_step = args_.rows, .output_step = 0, .sender = detail::kEverybody});
@@ -133,8 +164,9 @@ class ScatterTensor : public Scatter<ReduceScatterArgs, detail::EqualPartition> 
 
  private:
   detail::CallName name() const {
-    return {detail::fingerprint("reduce_scatter_tensor", args_.rows, args_.width, args_.type, args_.tag),
+    return {detail::fingerprint("reduce_scatter_tensor", args_.op, args_.rows, args_.width, args_.type, args_.tag),
             ScatterWords{.direct = channel().direct(),
+                         .op = args_.op,
                          .type = args_.type,
                          .tag = args_.tag,
                          .rows = args_.rows,
@@ -150,25 +182,74 @@ class ScatterV : public Scatter<ReduceScatterVArgs, detail::CountedPartition> {
 
   void check() {
     const GroupState& group = channel();
-    detail::check_choice("type", args_.type, DataType::i32);
+    check_choices();
     detail::check_size("input_rows", args_.input_rows);
     detail::check_size("output_rows", args_.output_rows);
     detail::check_size("width", args_.width);
     detail::check_counts(group, args_.counts);
-    check_tensors(args_.input_rows, args_.output_rows, detail::own_place(group, args_.counts));
+    find_tensors(args_.input_rows, args_.output_rows);
+    check_tensors(detail::own_place(group, args_.counts));
     detail::check_numbers_apart(args_.counts, static_cast<std::size_t>(group.size()), output_);
   }
   detail::CallName plan(bool) {
     plan_scatter(detail::counted_partition(channel(), args_.counts, true, args_.output_rows, args_.input_rows));
-    return {
-        detail::fingerprint("reduce_scatter_v", args_.width, args_.type, detail::fingerprint(args_.counts), args_.tag),
-        ScatterVWords{
-            .type = args_.type, .tag = args_.tag, .width = args_.width, .counts = detail::words_of(args_.counts)},
-        true};
+    return {detail::fingerprint("reduce_scatter_v", args_.op, args_.width, args_.type,
+                                detail::fingerprint(args_.counts), args_.tag),
+            ScatterVWords{.op = args_.op,
+                          .type = args_.type,
+                          .tag = args_.tag,
+                          .width = args_.width,
+                          .counts = detail::words_of(args_.counts)},
+            true};
+  }
+};
+
+// A scatter in which only the root has a result: one row.
+class Reduce : public Scatter<ReduceArgs, detail::EqualPartition> {
+ public:
+  static constexpr const char* kRange = "weft::reduce";
+  using Scatter::Scatter;
+
+  void check() {
+    check_choices();
+    detail::check_root(channel(), args_.root);
+    detail::check_size("count", args_.count);
+    const std::size_t element = size_of(args_.type);
+    const bool is_root = channel().rank() == args_.root;
+    input_ = detail::extent_of({"input", args_.input, 1, args_.count, 0, element});
+    output_ =
+        detail::extent_of({"output", is_root ? args_.output : nullptr, is_root ? 1u : 0u, args_.count, 0, element});
+    check_tensors(0);
+  }
+  bool wants_nccl() const { return false; }
+  detail::NcclPlan by_nccl() const {
+    return {.name = name(),
+            .work = detail::NcclReduce{args_.input, args_.output, args_.count, args_.type, args_.op, args_.root}};
+  }
+  detail::CallName plan(bool) {
+    plan_scatter({.rows = 1, .input_step = 0, .output_step = 0, .sender = static_cast<std::uint32_t>(args_.root)},
+                 input_.payload());
+    return name();
+  }
+
+ private:
+  detail::CallName name() const {
+    return {detail::fingerprint("reduce", args_.op, args_.count, args_.type, args_.root, args_.tag),
+            ReduceWords{.direct = channel().direct(),
+                        .op = args_.op,
+                        .type = args_.type,
+                        .root = args_.root,
+                        .tag = args_.tag,
+                        .count = args_.count}};
   }
 };
 
 }  // namespace
+
+void reduce(const Group& caller, const ReduceArgs& args) {
+  Reduce call(caller, args);
+  detail::make_call(call);
+}
 
 void reduce_scatter_tensor(const Group& caller, const ReduceScatterArgs& args) {
   ScatterTensor call(caller, args);

@@ -21,12 +21,13 @@ struct NothingNoted {
   WEFT_FN std::uint64_t operator()(std::uint64_t, std::uint64_t) const { return 0; }
 };
 
-// Equal shares, known on the host. All-gather, all-to-all and broadcast are three settings of it. It is its own table.
+// Equal shares, known on the host. All-gather, all-to-all and broadcast are three settings of it, reduce-scatter and
+// reduce two. It is its own table.
 struct EqualPartition {
   std::uint64_t rows;             // that one rank sends to another
   std::uint64_t input_step;       // rows from one receiver's rows to the next receiver's; 0: all get the same
   std::uint64_t output_step;      // rows from one sender's rows to the next sender's
-  std::uint32_t sender;           // the only rank that sends, or kEverybody
+  std::uint32_t sender;           // the only rank that sends, or has a result; or kEverybody
   bool detour = false;            // by way of all ranks (protocol/flow.hpp)
   std::uint32_t warp_groups = 1;  // each rank's own choice: parts of a block that work like blocks, if executors can
 
@@ -56,8 +57,8 @@ struct EqualPartition {
 
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return sender == kEverybody || sender == rank ? rows : 0; }
   WEFT_FN std::uint64_t most_rows() const { return rows; }
-  // In a tensor that has all ranks' rows one after the other.
-  WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return rank * rows; }
+  // The row of a scatter's input at which the rank's result begins.
+  WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return input_row(rank); }
   WEFT_FN std::uint64_t input_row(std::uint32_t receiver) const { return receiver * input_step; }
   WEFT_FN bool same_for_all() const { return input_step == 0; }
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return from * output_step; }

@@ -6,6 +6,7 @@
 
 #include "base/function.hpp"
 #include "numeric/rows.hpp"
+#include "weft/types.hpp"
 
 namespace weft::detail {
 
@@ -16,6 +17,7 @@ struct ReduceScatterWork {
   const void* input;
   void* output;
   std::uint64_t row_bytes, input_stride, output_stride;
+  ReduceOp op = ReduceOp::sum;
 
   // Packs of payload.
   WEFT_FN std::uint64_t units(std::uint64_t rows) const { return (rows * row_bytes + sizeof(Pack) - 1) / sizeof(Pack); }

@@ -34,7 +34,7 @@ void AllReduceProgram::fill_counts(unsigned call, unsigned rank) {
   const auto rows_of = [&](std::size_t group) { return std::int64_t{spec.counts[group]}; };
   const auto number = [&](std::size_t member, std::uint64_t column) {
     if (column == 0) return static_cast<std::uint32_t>(rows_of(member / parts.group_ranks));
-    return element_bits(setup_.payload, DataType::i32, call, members[member], column);
+    return static_cast<std::uint32_t>(element_bits(setup_.payload, DataType::i32, call, members[member], column));
   };
   const std::size_t me = world_.group_rank(spec.group, rank);
   for (std::uint64_t column = 0; column < parts.columns; ++column) t.initial[input + column] = number(me, column);

@@ -1,6 +1,5 @@
 // Set-ups of gathers and scatters.
 #include <fmt/format.h>
-
 #include <utility>
 
 #include "sim/setup.hpp"
@@ -18,6 +17,7 @@ std::vector<Setup> small_move_setups() {
                         {"all-to-all", Moving::all_to_all},
                         {"broadcast", Moving::broadcast},
                         {"reduce-scatter", Moving::reduce_scatter},
+                        {"reduce", Moving::reduce},
                         {"all-gather-v", Moving::all_gather_v, {1, 0}},
                         {"reduce-scatter-v", Moving::reduce_scatter_v, {0, 1}}};
   std::vector<Setup> setups;
@@ -46,7 +46,7 @@ std::vector<Setup> small_move_setups() {
     add("one-go-torn8", {.atomic_bytes = 8, .payload = Payload::special}, 8, false);
     add("one-go-cpu", {.atomic_bytes = 8, .one_thread = true}, 8, false);
     add("chunks", {.pipeline_slots = 2}, 8, true);
-    if (kind.moving == Moving::reduce_scatter || kind.moving == Moving::reduce_scatter_v) continue;
+    if (std::string_view(kind.name).starts_with("reduce")) continue;  // sums
     add_symmetric("symmetric", {.payload = Payload::special});
     add_symmetric("symmetric-cpu", {.atomic_bytes = 8, .one_thread = true});
   }

@@ -60,6 +60,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
       case Moving::all_to_all:
         return {n * w, n * w};
       case Moving::broadcast:
+      case Moving::reduce:
         return {w, w};
       case Moving::reduce_scatter:
         return {n * w, w};
@@ -87,7 +88,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   const auto bits = [&](std::size_t member, std::size_t tensor, std::uint64_t i) {
     return element_bits(setup_.payload, setup_.type, call * 2 + static_cast<unsigned>(tensor), members[member], i);
   };
-  const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t i, std::uint32_t value) {
+  const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t i, std::uint64_t value) {
     std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at + i * element, &value, element);
   };
   for (std::size_t k = 0; k < tensors_in_call; ++k) {
@@ -100,7 +101,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   t.expected = t.initial;
   for (std::size_t k = 0; k < tensors_in_call; ++k) {
     const std::uint64_t w = widths[k];
-    const auto result = [&](std::uint64_t i, std::uint32_t value) { put(t.expected, made[k].output, i, value); };
+    const auto result = [&](std::uint64_t i, std::uint64_t value) { put(t.expected, made[k].output, i, value); };
     for (std::size_t from = 0; from < n; ++from) {
       if (spec.moving == Moving::all_gather) {
         for (std::uint64_t i = 0; i < w; ++i) result(from * w + i, bits(from, k, i));
@@ -115,15 +116,17 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     if (spec.moving == Moving::broadcast) {
       for (std::uint64_t i = 0; i < w; ++i) result(i, bits(n - 1, k, i));
     }
-    if (spec.moving != Moving::reduce_scatter && !scatters_v) continue;
+    const bool reduces = spec.moving == Moving::reduce && me == n - 1;
+    if (spec.moving != Moving::reduce_scatter && !scatters_v && !reduces) continue;
+    const std::uint64_t begin = reduces ? 0 : slots.begins[me];
     for (std::uint64_t i = 0; i < slots.slots[me] * w; ++i) {
       if (i >= slots.rows[me] * w) {
         result(i, 0);
         continue;
       }
-      std::vector<std::uint32_t> terms;
-      for (std::size_t from = 0; from < n; ++from) terms.push_back(bits(from, k, slots.begins[me] * w + i));
-      result(i, reduced(setup_.type, ReduceOp::sum, terms));
+      std::vector<std::uint64_t> terms;
+      for (std::size_t from = 0; from < n; ++from) terms.push_back(bits(from, k, begin * w + i));
+      result(i, reduced(setup_.type, setup_.op, terms));
     }
   }
 
@@ -142,9 +145,10 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
                                          .detour_packs = spec.detour ? 0 : ~std::uint64_t{0}};
   const detail::EqualPartition equal{
       .rows = 1,
-      .input_step = spec.moving == Moving::all_to_all ? 1u : 0u,
+      .input_step = spec.moving == Moving::all_to_all || spec.moving == Moving::reduce_scatter ? 1u : 0u,
       .output_step = spec.moving == Moving::broadcast ? 0u : 1u,
-      .sender = spec.moving == Moving::broadcast ? static_cast<std::uint32_t>(n - 1) : detail::kEverybody,
+      .sender = spec.moving == Moving::broadcast || spec.moving == Moving::reduce ? static_cast<std::uint32_t>(n - 1)
+                                                                                  : detail::kEverybody,
       .detour = spec.detour};
   // Outputs in symmetric memory begin at the same places on all ranks.
   std::size_t places[2] = {};
@@ -187,8 +191,10 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   };
   const auto scatter = [&](const auto& partition) {
     using Query = detail::ScatterQuery<std::remove_cvref_t<decltype(partition)>>;
-    const Query query{
-        {.type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .aligned16 = aligned16(0)}};
+    const Query query{{.type = setup_.type,
+                       .ops = detail::ops_for(setup_.type, setup_.op),
+                       .size = static_cast<std::uint32_t>(n),
+                       .aligned16 = aligned16(0)}};
     return find_move_kernel<Query>({.query = query,
                                     .work = {.partition = partition,
                                              .slot_packs = slot_packs,
@@ -196,10 +202,11 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
                                              .output = memory + made[0].output,
                                              .row_bytes = width * element,
                                              .input_stride = width * element,
-                                             .output_stride = width * element}},
+                                             .output_stride = width * element,
+                                             .op = setup_.op}},
                                    as);
   };
-  if (spec.moving == Moving::reduce_scatter) {
+  if (spec.moving == Moving::reduce_scatter || spec.moving == Moving::reduce) {
     t.kernel = scatter(equal);
   } else if (scatters_v) {
     t.kernel = scatter(counted);

@@ -12,17 +12,17 @@
 namespace weft::detail {
 
 template <DataType type, std::uint32_t size, bool casts, bool keeps_own = false>
-using OneShotNorm = Instance<OneShotRmsNorm<Reduction<type, ReduceOp::sum>, size, casts, keeps_own>,
+using OneShotNorm = Instance<OneShotRmsNorm<Reduction<type, Ops::sum>, size, casts, keeps_own>,
                              FusedNormQuery{type, size, Algorithm::one_shot, casts, keeps_own}>;
 template <DataType type, std::uint32_t size, bool casts>
-using TwoShotNorm = Instance<TwoShotRmsNorm<Reduction<type, ReduceOp::sum>, size, casts>,
+using TwoShotNorm = Instance<TwoShotRmsNorm<Reduction<type, Ops::sum>, size, casts>,
                              FusedNormQuery{type, size, Algorithm::two_shot, casts}>;
 // `size` 0: for any size.
 template <DataType type, std::uint32_t size>
 using NormsOfSize = Instances<OneShotNorm<type, size, false>, OneShotNorm<type, size, true>,
                               TwoShotNorm<type, size, false>, TwoShotNorm<type, size, true>>;
 template <DataType type>
-using NormOfRows = Instance<NormRows<Reduction<type, ReduceOp::sum>>, NormRowsQuery{type}>;
+using NormOfRows = Instance<NormRows<Reduction<type, Ops::sum>>, NormRowsQuery{type}>;
 
 struct NormFamily {
   using List = Join<NormsOfSize<DataType::bf16, 0>, NormsOfSize<DataType::bf16, 2>, NormsOfSize<DataType::bf16, 4>,

@@ -124,7 +124,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
     std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at, &value, size);
   };
   const auto bits = [&](unsigned what, unsigned member, std::uint64_t i) {
-    return element_bits(setup_.payload, type, call * 8 + what, member, i);
+    return static_cast<std::uint32_t>(element_bits(setup_.payload, type, call * 8 + what, member, i));
   };
   constexpr float kFixed = 0.375f;
   put(t.initial, fixed, detail::bits_of<std::uint32_t>(kFixed), 4);
@@ -138,10 +138,11 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   for (std::uint64_t row = 0; row < spec.rows && !world_.stale(call); ++row) {
     std::vector<float> sums(packs), x, y;
     for (std::uint64_t i = 0; i < columns; ++i) {
-      std::vector<std::uint32_t> terms;
+      std::vector<std::uint64_t> terms;
       for (const unsigned member : members) terms.push_back(bits(0, member, row * columns + i));
-      std::uint32_t sum = reduced(type, ReduceOp::sum, terms);
-      if (form.residual) sum = reduced(type, ReduceOp::sum, {sum, bits(1, 0, row * columns + i)});
+      auto sum = static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, terms));
+      if (form.residual)
+        sum = static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, {sum, bits(1, 0, row * columns + i)}));
       put(t.expected, residual_output + (row * stride * 8 + i) * 2, sum, 2);
       x.push_back(widen(type, sum));
       sums[i / 8] += x[i] * x[i];

@@ -28,6 +28,15 @@ class GpuSide {
     used.call(communicator_);
     used.check(now);
   }
+  // In all of the rank's memory.
+  void make(const Group& group, Move move) const {
+    if (move.launch.blocks == 0) move.launch = launch(move.seed);
+    run_on_gpu_rank(group, gpu_, move, outputs_);
+  }
+  void make(const Group& group, Prepared prepared) const {
+    prepared.call.launch = world_.launch();
+    run_on_gpu_rank(group, gpu_, prepared, group.rank());
+  }
   Launch launch(std::uint32_t seed) const { return world_.launch(seed); }
   void check() const { communicator_.check(); }
 

@@ -21,7 +21,7 @@ inline Way way_of(const Communicator& communicator, const Move& move) {
     all += place.rows * move.row_bytes(0);
   }
   if (move.kind == Kind::broadcast) longest = all = move.rows * move.row_bytes(0);
-  const bool copy = !sums(move.kind);
+  const bool copy = !reduces(move.kind);
   const std::uint64_t unit = copy ? 48 : 16, wire = copy ? 4 : 1;  // bytes, packs: bundles of lines, or bf16
   const detail::MovePlan plan = detail::plan_move({.device = Device::cuda,
                                                    .size = size,

@@ -82,6 +82,10 @@ class Peer final : public GlooPeer {
         return run<float>(rank, input, output, count, op, bcube);
       case DataType::i32:
         return run<std::int32_t>(rank, input, output, count, op, bcube);
+      case DataType::i64:
+        return run<std::int64_t>(rank, input, output, count, op, bcube);
+      case DataType::u8:
+        return run<std::uint8_t>(rank, input, output, count, op, bcube);
     }
   }
 

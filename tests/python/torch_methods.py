@@ -1,0 +1,95 @@
+"""The calls of torch_cases.py as methods of weft.Group, with outputs of NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import weft
+from torch_cases import Case, bits
+
+
+def through_core(case: Case, name: str) -> list[bytes]:
+    """The same call of weft.Group."""
+    core, ranks = case.group.group, case.group.size
+    x = case.x.numpy()
+    if name in ("all_reduce_", "all_reduce"):
+        y = np.empty_like(x)
+        core.all_reduce(y, x, op="max" if name == "all_reduce_" else "sum")
+        return [y.tobytes()]
+    if name == "reduce":
+        y = np.empty_like(x)
+        core.reduce(y, x, root=ranks - 1)
+        return [y.tobytes()] if case.rank == ranks - 1 else []
+    if name == "all_gather":
+        y = np.empty((4 * ranks, 16), np.float32)
+        core.all_gather_into_tensor(y, x)
+        return [y.tobytes()]
+    if name == "reduce_scatter":
+        y = np.empty((4, 16), np.float32)
+        core.reduce_scatter_tensor(y, np.tile(x, (ranks, 1)))
+        return [y.tobytes()]
+    if name == "all_to_all":
+        y = np.empty((4 * ranks, 16), np.float32)
+        core.all_to_all(y, np.tile(x, (ranks, 1)))
+        return [y.tobytes()]
+    if name == "broadcast":
+        y = x.copy()
+        core.broadcast(y, root=1)
+        return [y.tobytes()]
+    if name in ("gather", "scatter"):
+        y = np.empty(((4 * ranks, 16) if name == "gather" else (4, 16)), np.float32)
+        if name == "scatter":
+            core.scatter(y, np.tile(x, (ranks, 1)), root=ranks - 1)
+            return [y.tobytes()]
+        core.gather(y, x, root=ranks - 1)
+        return [y.tobytes()] if case.rank == ranks - 1 else []
+    if name in ("send_receive", "send_and_receive"):
+        return through_messages(case, name)
+    if name == "barrier":
+        core.barrier()
+        return []
+    if name == "norm":
+        normed, sums = torch.empty_like(case.halves), torch.empty_like(case.halves)
+        rows, scales = np.empty((2, 64), np.uint8), np.empty(2, np.float32)
+        residual = case.gamma.repeat(2, 1)
+        core.all_reduce_rms_norm(
+            normed, sums, case.halves, case.gamma, residual, fp8=weft.Fp8Output(rows, scales)
+        )
+        return [bits(normed), bits(sums), rows.tobytes(), scales.tobytes()]
+    rows = case.rows.numpy()
+    if name == "all_gather_v":
+        y, ids = np.empty((case.end, 16), np.float32), np.empty(case.end, np.int64)
+        core.all_gather_v([y, ids], [case.own, case.ids], weft.Counts(rows))
+        return [y.tobytes(), ids.tobytes()]
+    if name == "reduce_scatter_v":
+        y = np.empty((2 + case.rank, 16), np.float32)
+        core.reduce_scatter_v(y, case.parts, weft.Counts(rows), op="avg")
+        return [y.tobytes()]
+    if name == "take_rows":
+        y = np.empty((4, 16), np.float32)
+        core.take_rows(y, case.everything, weft.Counts(rows), slots=ranks, slot=ranks - 1)
+        return [y.tobytes()]
+    if name in ("dispatch_and_combine", "halves_of_an_exchange"):
+        made, rows_of_all, ids, weights, results = case.exchanged()
+        exchange, counts = made.exchange, np.empty(made.local_experts, np.int32)
+        handle = exchange.dispatch(rows_of_all, case.tokens, ids, weights, counts=counts)
+        exchange.combine(results, rows_of_all, handle, case.tokens)
+        return [bits(rows_of_all), counts.tobytes(), bits(results)]
+    table = np.empty(case.table, np.int32)
+    core.all_gather_counts(table, case.words)
+    return [table.tobytes()]
+
+
+def through_messages(case: Case, name: str) -> list[bytes]:
+    core, x = case.group.group, case.x.numpy()
+    y = np.empty_like(x)
+    if name == "send_receive":
+        after, before = (case.rank + 1) % core.size, (case.rank - 1) % core.size
+        ids = np.empty(2 + before, np.int64)
+        core.send_receive([(x, after), (case.ids, after, 7)], [(y, before), (ids, before, 7)])
+        return [y.tobytes(), ids.tobytes()]
+    if case.rank == 0:
+        core.send_receive([(x, peer) for peer in range(1, core.size)])
+        return []
+    core.receive(y, 0)
+    return [y.tobytes()]

@@ -5,32 +5,44 @@ namespace weft::python {
 
 namespace {
 
-PyExchange created(const PyGroup& group, std::uint32_t tokens, std::uint32_t hidden, std::uint32_t experts,
-                   std::uint32_t top_k, const char* type, const char* cast, const char* scale_order,
-                   std::uint32_t scale_bytes, const char* combine_type, const char* layout, std::uint32_t alignment,
-                   std::uint32_t capacity, const char* overflow, bool weighted,
-                   std::vector<std::uint32_t> rank_of_expert, std::vector<std::vector<std::uint32_t>> ranks_of_expert,
-                   std::uint32_t handles, const char* path, std::uint32_t ring_rows) {
-  const MoeExchangeArgs args{.tokens = tokens,
-                             .hidden = hidden,
-                             .experts = experts,
-                             .top_k = top_k,
-                             .type = value_of<RowType>("type", type),
-                             .cast = value_of<RowCast>("cast", cast),
-                             .scale_order = value_of<ScaleOrder>("scale_order", scale_order),
-                             .scale_bytes = scale_bytes,
-                             .combine_type = value_of<DataType>("combine_type", combine_type),
-                             .layout = value_of<RowLayout>("layout", layout),
-                             .alignment = alignment,
-                             .capacity = capacity,
-                             .overflow = value_of<Overflow>("overflow", overflow),
-                             .weighted = weighted,
-                             .rank_of_expert = std::move(rank_of_expert),
-                             .ranks_of_expert = std::move(ranks_of_expert),
-                             .handles = handles,
-                             .path = value_of<RowPath>("path", path),
-                             .ring_rows = ring_rows};
+// A function of what is there `first`, and of the arguments of an exchange.
+template <class First, class Use>
+auto with_exchange_args(Use use) {
+  return [use](First first, std::uint32_t tokens, std::uint32_t hidden, std::uint32_t experts, std::uint32_t top_k,
+               const char* type, const char* cast, const char* scale_order, std::uint32_t scale_bytes,
+               const char* combine_type, const char* layout, std::uint32_t alignment, std::uint32_t capacity,
+               const char* overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
+               std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
+               std::uint32_t ring_rows) {
+    return use(first, MoeExchangeArgs{.tokens = tokens,
+                                      .hidden = hidden,
+                                      .experts = experts,
+                                      .top_k = top_k,
+                                      .type = value_of<RowType>("type", type),
+                                      .cast = value_of<RowCast>("cast", cast),
+                                      .scale_order = value_of<ScaleOrder>("scale_order", scale_order),
+                                      .scale_bytes = scale_bytes,
+                                      .combine_type = value_of<DataType>("combine_type", combine_type),
+                                      .layout = value_of<RowLayout>("layout", layout),
+                                      .alignment = alignment,
+                                      .capacity = capacity,
+                                      .overflow = value_of<Overflow>("overflow", overflow),
+                                      .weighted = weighted,
+                                      .rank_of_expert = std::move(rank_of_expert),
+                                      .ranks_of_expert = std::move(ranks_of_expert),
+                                      .handles = handles,
+                                      .path = value_of<RowPath>("path", path),
+                                      .ring_rows = ring_rows});
+  };
+}
+
+PyExchange created(const PyGroup& group, const MoeExchangeArgs& args) {
   return GroupedExchange{waiting([&] { return MoeExchange::create(*group, args); }), *group};
+}
+
+nb::object memory_of_exchange(int ranks, const MoeExchangeArgs& args) {
+  const MoeExchangeMemory memory = moe_exchange_memory(ranks, args);
+  return record("ExchangeMemory")(memory.window, memory.output);
 }
 
 nb::list read_host_counts(nb::handle words) {
@@ -76,15 +88,17 @@ sums in a fixed order.
 
 A handle's dispatch comes before its combine, and a combine before the dispatch that takes its handle slot, `handles`
 dispatches later. Tensors are dense; no two of a call overlap. Streams, graphs, tags and errors are as in Group.)doc");
-  exchange
-      .def_static("create", created, nb::arg("group"), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"),
-                  nb::arg("experts"), nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none",
-                  nb::arg("scale_order") = "rows", nb::arg("scale_bytes") = 0, nb::arg("combine_type") = "bf16",
-                  nb::arg("layout") = "expert_masked", nb::arg("alignment") = 1, nb::arg("capacity") = 0,
-                  nb::arg("overflow") = "error", nb::arg("weighted") = true,
-                  nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
-                  nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(),
-                  nb::arg("handles") = defaults.handles, nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, R"doc(
+  const auto define = [&](const char* name, auto function, const char* first, const char* doc, const auto&... extra) {
+    exchange.def_static(
+        name, function, nb::arg(first), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"), nb::arg("experts"),
+        nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none", nb::arg("scale_order") = "rows",
+        nb::arg("scale_bytes") = 0, nb::arg("combine_type") = "bf16", nb::arg("layout") = "expert_masked",
+        nb::arg("alignment") = 1, nb::arg("capacity") = 0, nb::arg("overflow") = "error", nb::arg("weighted") = true,
+        nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
+        nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(), nb::arg("handles") = defaults.handles,
+        nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, doc, extra...);
+  };
+  define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
 
 tokens: most of one rank in one dispatch, 1 … 16384. hidden: columns of a row, of a multiple of 16 bytes.
@@ -99,7 +113,12 @@ overflow: "error", or "drop" rows for which there is no room.
 weighted: combine multiplies by the weights that dispatch was given.
 rank_of_expert: the rank of each expert; empty: even blocks. ranks_of_expert: instead, the ranks of its replicas.
 handles: most dispatches whose combine has not ended, 1 … 64.
-path: "automatic" (slots up to 1024 tokens, else the ring), "slots" or "ring". ring_rows: places for each rank's rows.)doc")
+path: "automatic" (slots up to 1024 tokens, else the ring), "slots" or "ring". ring_rows: places for each rank's rows.)doc");
+  define("memory", with_exchange_args<int>(memory_of_exchange), "ranks", R"doc(
+Bytes that create() of these arguments takes on each of `ranks` ranks of a group, without taking them.)doc",
+         nb::sig("def memory(ranks: int, *, tokens: int, hidden: int, experts: int, top_k: int, **options: object)"
+                 " -> weft._records.ExchangeMemory"));
+  exchange
       .def(
           "free", [](const PyExchange& self) { waiting([&] { self->exchange.free(); }); },
           "Gives the memory back on all ranks. Collective like create(); later calls raise Errc.released.")

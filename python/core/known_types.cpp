@@ -56,7 +56,7 @@ class TorchTypes {
 struct Names {
   nb::str data_ptr = nb::str("data_ptr"), shape = nb::str("shape"), stride = nb::str("stride"),
           dtype = nb::str("dtype"), is_cpu = nb::str("is_cpu"), is_cuda = nb::str("is_cuda"),
-          get_device = nb::str("get_device"), is_neg = nb::str("is_neg");
+          get_device = nb::str("get_device"), is_neg = nb::str("is_neg"), requires_grad = nb::str("requires_grad");
 };
 
 // torch's own answers on who watches its calls.
@@ -119,7 +119,9 @@ bool is_plain_and_unwatched(nb::handle x, nb::handle y) {
   const Names& names = once<Names>();
   for (const nb::handle given : {x, y}) {
     if (given.is_none()) continue;
-    if (!torch_tensor.is_of(given) || is_true(given.attr(names.is_neg)())) return false;
+    if (!torch_tensor.is_of(given) || is_true(given.attr(names.requires_grad)) || is_true(given.attr(names.is_neg)())) {
+      return false;
+    }
   }
   const Watchers& watchers = once<Watchers>();
   return integer(watchers.dispatch_modes()) == 0 && integer(watchers.function_modes()) == 0 &&

@@ -188,11 +188,11 @@ Tensor empty_like(const Tensor& like) {
   return tensor;
 }
 
-Stream current_stream(const Group& group) {
-  if (group.device() == Device::cpu) return nullptr;
+Stream current_stream(int cuda_device) {
+  if (cuda_device < 0) return nullptr;
   void* stream = nullptr;
   if (functions().aoti_torch_get_current_cuda_stream == nullptr) reject("this torch is built without CUDA");
-  check(functions().aoti_torch_get_current_cuda_stream(group.cuda_device(), &stream), "get_current_cuda_stream");
+  check(functions().aoti_torch_get_current_cuda_stream(cuda_device, &stream), "get_current_cuda_stream");
   return static_cast<Stream>(stream);
 }
 

@@ -80,7 +80,7 @@ PackedOptions set_options(Args& args, Stack& stack) {
 Tensor empty_like(const Tensor& like);
 
 // The current stream of the group's device; null on CPU ranks.
-Stream current_stream(const Group& group);
+Stream current_stream(int cuda_device);
 
 // Runs an operator: what Weft throws is kept, with its record, for the caller in Python.
 void run(Value* values, std::uint64_t count, void (*body)(Stack& stack));
@@ -106,7 +106,7 @@ const Tensor* checked_of_root(const char* argument, const Group& group, int root
 // Makes the call of an operator, and tells the other ranks if it was refused.
 template <class Build, class Make, class Refuse>
 void make(const Group& group, Build&& build, Make&& make_it, Refuse&& refuse) {
-  const Stream stream = current_stream(group);
+  const Stream stream = current_stream(group.cuda_device());
   auto args = [&] {
     try {
       return build();

@@ -5,10 +5,17 @@
 #include "binding.hpp"
 #include "exchange_args.hpp"
 #include "known_types.hpp"
+#include "torch_call.hpp"
 
 namespace weft::python {
 
 namespace {
+
+// For a call by weft.Group: the current stream's address, 0 on CPU ranks; nothing if torch must see the call.
+std::optional<std::uintptr_t> direct_stream(int cuda_device, nb::handle x, nb::handle y) {
+  if (!is_plain_and_unwatched(x, y)) return std::nullopt;
+  return reinterpret_cast<std::uintptr_t>(torch::current_stream(cuda_device));
+}
 
 // Operators take numbers for words.
 nb::list list_of(std::span<const std::string_view> words) {
@@ -38,7 +45,8 @@ void bind_torch(nb::module_& module) {
                           list_of(kWords<Padding>), list_of(kWords<Fp8Scaling>), list_of(kWords<ScaleType>),
                           list_of(kDispatchOutputs));
   });
-  module.def("_torch_is_plain", is_plain_and_unwatched, nb::arg("x"), nb::arg("y").none() = nb::none());
+  module.def("_torch_direct_stream", direct_stream, nb::arg("cuda_device"), nb::arg("x").none(),
+             nb::arg("y").none() = nb::none());
   module.def("_torch_check", [] {
     if (const std::optional<Error> error = torch::take_last_error()) throw Error(*error);
   });

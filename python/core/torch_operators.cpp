@@ -204,7 +204,7 @@ void take_rows(Stack& stack) {
   args.shard = static_cast<std::size_t>(stack.integer());
   args.split_slots = stack.flag();
   set_counts(args.counts, group, {&rows, address(counts.slots), args.slots, args.slots});
-  args.stream = current_stream(group);
+  args.stream = current_stream(group.cuda_device());
   weft::take_rows(group, args);
 }
 

@@ -36,7 +36,7 @@ from weft._core import (
     version,
 )
 from weft._program import nccl_of_environment, run, tune, verify
-from weft._records import CallRecord, Error, Fault, HostCount, MemoryUse, RowRange
+from weft._records import CallRecord, Error, ExchangeMemory, Fault, HostCount, MemoryUse, RowRange
 
 __version__ = version()
 
@@ -49,6 +49,7 @@ __all__ = [
     "Errc",
     "Error",
     "Exchange",
+    "ExchangeMemory",
     "Fault",
     "Fp8Output",
     "GatheredCounts",

@@ -76,6 +76,13 @@ class MemoryUse(NamedTuple):
     control: int  # kept until the communicator's end
 
 
+class ExchangeMemory(NamedTuple):
+    """Bytes that an exchange takes on each rank."""
+
+    window: int  # its buffers and tables
+    output: int  # of the caller: dispatch's outputs
+
+
 class HostCount(NamedTuple):
     """A word of a dispatch's host_counts."""
 

@@ -232,3 +232,17 @@ def test_an_unknown_output_is_named() -> None:
             exchange.dispatch(output, x, np.zeros((1, TOP_K), np.int32), count=np.zeros(5, np.int32))
 
     run_ranks(1, work)
+
+
+def test_memory_is_known_beforehand() -> None:
+    def work(rank: weft.Communicator) -> None:
+        before = rank.memory.window
+        exchange = weft.Exchange.create(rank.world, tokens=TOKENS, hidden=HIDDEN, experts=EXPERTS, top_k=TOP_K)
+        memory = weft.Exchange.memory(2, tokens=TOKENS, hidden=HIDDEN, experts=EXPERTS, top_k=TOP_K)
+        assert rank.memory.window - before == memory.window
+        # Rows of bf16, and nothing else: they are not cast.
+        local = -(-EXPERTS // 2)
+        assert exchange.capacity * local * HIDDEN * 2 == memory.output
+        exchange.free()
+
+    run_ranks(2, work)

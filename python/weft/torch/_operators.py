@@ -78,16 +78,12 @@ def refuse_gradients(x: torch.Tensor) -> None:
 is_compiling = torch.compiler.is_compiling  # looked up once
 
 
-def direct(x: torch.Tensor, y: torch.Tensor | None = None) -> bool:
-    """Whether weft.Group can be called without torch's dispatcher, which takes microseconds.
+def direct(cuda_device: int, x: torch.Tensor | None, y: torch.Tensor | None = None) -> int | None:
+    """The current stream's address if weft.Group can be called without torch's dispatcher, which takes microseconds.
 
-    Nothing traces or watches the call then, and the tensors are plain memory.
+    Nothing traces or watches the call then, and the tensors are plain memory without gradients. On CPU ranks it is 0.
     """
-    return not is_compiling() and _core._torch_is_plain(x, y)
-
-
-def current_stream(cuda_device: int) -> int | None:
-    return torch._C._cuda_getCurrentRawStream(cuda_device) if cuda_device >= 0 else None
+    return None if is_compiling() else _core._torch_direct_stream(cuda_device, x, y)
 
 
 def call(operator: object, *values: object) -> object:

@@ -62,11 +62,11 @@ class Group:
         threads: int = 0,
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
-        operators.refuse_gradients(x)
         options = _reduction_options(op, algorithm, tag, blocks, threads)
-        if not options and operators.direct(x):
-            self.group.all_reduce(x, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, x)) is not None:
+            self.group.all_reduce(x, stream=stream)
             return x
+        operators.refuse_gradients(x)
         operators.call(operators.ops.all_reduce_.default, x, self.number, options)
         return x
 
@@ -81,12 +81,12 @@ class Group:
         threads: int = 0,
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
-        operators.refuse_gradients(x)
         options = _reduction_options(op, algorithm, tag, blocks, threads)
-        if not options and operators.direct(x):
+        if not options and (stream := operators.direct(self.cuda_device, x)) is not None:
             result = torch.empty_like(x, memory_format=torch.contiguous_format)
-            self.group.all_reduce(result, x, stream=operators.current_stream(self.cuda_device))
+            self.group.all_reduce(result, x, stream=stream)
             return result
+        operators.refuse_gradients(x)
         made: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
         return made
 
@@ -102,22 +102,22 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = on rank `root` of the group, the reduction over ranks of their inputs."""
-        operators.refuse_gradients(input)
         options = _reduction_options(op, "automatic", tag, blocks, threads)
-        if not options and operators.direct(input, output):
-            self.group.reduce(output, input, root=root, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
+            self.group.reduce(output, input, root=root, stream=stream)
             return
+        operators.refuse_gradients(input)
         operators.call(operators.ops.reduce.default, output, input, self.number, root, options)
 
     def all_gather_into_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """output = the inputs of all ranks, in rank order."""
-        operators.refuse_gradients(input)
         options = operators.options(tag, blocks, threads)
-        if not options and operators.direct(input, output):
-            self.group.all_gather_into_tensor(output, input, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
+            self.group.all_gather_into_tensor(output, input, stream=stream)
             return
+        operators.refuse_gradients(input)
         operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, options)
 
     def reduce_scatter_tensor(
@@ -131,33 +131,33 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = this rank's part of the reduction of all inputs."""
-        operators.refuse_gradients(input)
         options = _reduction_options(op, "automatic", tag, blocks, threads)
-        if not options and operators.direct(input, output):
-            self.group.reduce_scatter_tensor(output, input, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
+            self.group.reduce_scatter_tensor(output, input, stream=stream)
             return
+        operators.refuse_gradients(input)
         operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, options)
 
     def all_to_all(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """Part q of the input goes to rank q, and part r of the output comes from rank r."""
-        operators.refuse_gradients(input)
         options = operators.options(tag, blocks, threads)
-        if not options and operators.direct(input, output):
-            self.group.all_to_all(output, input, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
+            self.group.all_to_all(output, input, stream=stream)
             return
+        operators.refuse_gradients(input)
         operators.call(operators.ops.all_to_all.default, output, input, self.number, options)
 
     def broadcast_(
         self, x: torch.Tensor, *, root: int = 0, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> torch.Tensor:
         """x = that of rank `root` of the group; returns x."""
-        operators.refuse_gradients(x)
         options = operators.options(tag, blocks, threads)
-        if not options and operators.direct(x):
-            self.group.broadcast(x, root=root, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, x)) is not None:
+            self.group.broadcast(x, root=root, stream=stream)
             return x
+        operators.refuse_gradients(x)
         operators.call(operators.ops.broadcast_.default, x, self.number, root, options)
         return x
 
@@ -172,11 +172,11 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = on rank `root` of the group, the inputs of all ranks, in rank order."""
-        operators.refuse_gradients(input)
         options = operators.options(tag, blocks, threads)
-        if not options and operators.direct(input, output):
-            self.group.gather(output, input, root=root, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
+            self.group.gather(output, input, root=root, stream=stream)
             return
+        operators.refuse_gradients(input)
         operators.call(operators.ops.gather.default, output, input, self.number, root, options)
 
     def scatter(
@@ -190,28 +190,28 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = this rank's part of the input of rank `root` of the group."""
+        options = operators.options(tag, blocks, threads)
+        if not options and (stream := operators.direct(self.cuda_device, output, input)) is not None:
+            self.group.scatter(output, input, root=root, stream=stream)
+            return
         if input is not None:
             operators.refuse_gradients(input)
-        options = operators.options(tag, blocks, threads)
-        if not options and operators.direct(output, input):
-            self.group.scatter(output, input, root=root, stream=operators.current_stream(self.cuda_device))
-            return
         operators.call(operators.ops.scatter.default, output, input, self.number, root, options)
 
     def send(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """Sends a tensor to rank `peer` of the group, which receives it."""
-        operators.refuse_gradients(tensor)
         options = operators.options(tag, blocks, threads)
-        if not options and operators.direct(tensor):
-            self.group.send(tensor, peer, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, tensor)) is not None:
+            self.group.send(tensor, peer, stream=stream)
             return
+        operators.refuse_gradients(tensor)
         operators.call(operators.ops.send.default, tensor, self.number, peer, options)
 
     def receive(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """tensor = what rank `peer` of the group sends."""
         options = operators.options(tag, blocks, threads)
-        if not options and operators.direct(tensor):
-            self.group.receive(tensor, peer, stream=operators.current_stream(self.cuda_device))
+        if not options and (stream := operators.direct(self.cuda_device, tensor)) is not None:
+            self.group.receive(tensor, peer, stream=stream)
             return
         operators.call(operators.ops.receive.default, tensor, self.number, peer, options)
 

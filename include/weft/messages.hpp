@@ -36,14 +36,15 @@ struct SendReceiveArgs {
 // between the same ranks. Only the ranks that it names take part (MPI_Isend and MPI_Irecv with MPI_Waitall; a group of
 // ncclSend and ncclRecv).
 //
-// - The k-th send from one rank to another belongs to the k-th receive there, whatever the call. If their sizes, tags
-// or
-//   groups differ, the receive ends with Errc::mismatch, and the send with Errc::peer_failed.
+// - The k-th send from one rank to another belongs to the k-th receive there, whatever the call. Sizes, tags and groups
+//   must be equal: else the receive ends with Errc::mismatch, and the send, or a later call of its rank, with
+//   Errc::peer_failed.
 // - A send may end before its receive begins, as buffers take a part of its message. Programs should not count on it.
 //   Ranks that wait for each other in a circle end by the deadline, with an error.
 // - release() needs all messages to be received.
-// - A rank's messages come in one order, whatever the group: streams or events order them with each other, and with
-//   the other calls of their group. All groups share the communicator's buffers for messages.
+// - A rank's messages are one sequence, whatever the group, as all groups share the communicator's buffers for them. So
+//   they come from one thread at a time. Streams or events order them with each other, and with the other calls of
+//   their group. Calls that overlap end in Errc::overlap.
 // - A message to this rank itself needs the send and the receive in one call.
 // - Nothing is registered. Data may have any address and length; multiples of 16 bytes are fastest. A receive shares no
 //   byte with another message of the call. Data is the caller's again when the call has run on its stream.
@@ -51,9 +52,8 @@ struct SendReceiveArgs {
 //   that wait for it end by their deadlines.
 // - In communicators whose ranks do not all reach each other's memory, NCCL carries messages. Sizes and tags are not
 //   compared then.
-// - A call is one kernel for up to 24 messages of up to 12 ranks. More become several kernels, one after the other:
-// then
-//   ranks that answer in another order may wait for each other.
+// - A call of up to 24 messages is one kernel. More become several, one after the other: then ranks that answer in
+//   another order may wait for each other. Many small messages to one rank go faster as one: each waits for a slot.
 void send_receive(const Group& group, const SendReceiveArgs& args);
 
 // One message: send_receive() with nothing else.
@@ -67,7 +67,7 @@ inline void receive(const Group& group, const Receive& message, Stream stream = 
 struct GatherArgs {
   const void* input = nullptr;  // `bytes`
   void* output = nullptr;       // on the root: size · `bytes`, rank 0's, then rank 1's, …; ignored elsewhere
-  std::size_t bytes = 0;        // of one rank; the same on every rank
+  std::size_t bytes = 0;        // of one rank, up to 2^40; the same on every rank
   int root = 0;                 // rank of the group
   Stream stream = nullptr;
   std::uint32_t tag = 0;

@@ -25,6 +25,8 @@ enum class DataType : std::uint8_t { bf16, f16, f32, i32, i64, u8 };
 // min: NaN wins over every number; −0 is smaller than +0.
 // avg: the sum, divided by the number of ranks. Floating types: the f32 sum is divided in f32, then rounded like a sum.
 //      Integers: the sum of i32 and i64 as above, the exact sum of u8; the quotient is rounded toward zero.
+// NCCL, if it makes a reduction, adds in its own order. It divides floating numbers before it adds them, and averages
+// of u8 are Errc::unsupported.
 enum class ReduceOp : std::uint8_t { sum, max, min, avg };
 
 // The algorithm of an all-reduce. `automatic` chooses by device, world size and message size among Weft's own, whose

@@ -115,7 +115,7 @@ Sends a tensor to rank `peer` of the group, which receives it. The other ranks t
 tensor: elements side by side, of any shape and type, and as many bytes as the receiver has. The call may end
 before the receive begins, as buffers take a part of it; programs should not count on it.
 tag: compared with the receiver's. If sizes, tags or groups differ, the receive ends
-with Errc.mismatch and the send with Errc.peer_failed.
+with Errc.mismatch, and the send or a later call of the sender with Errc.peer_failed.
 
 Calls that are rejected tell no other rank: one that waits for the message ends by its deadline.)doc")
       .def("receive", receive, nb::arg("tensor"), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),

@@ -73,6 +73,12 @@ void check_side_by_side(const GroupState& group, const char* operation, const Ex
                           group.communicator().fabric().description()));
 }
 
+void check_nccl_reduces(DataType type, ReduceOp op) {
+  if (type != DataType::u8 || op != ReduceOp::avg) return;
+  throw Error(Errc::unsupported,
+              "op: avg of u8 is not what NCCL makes, which divides the sum modulo 2^8; take sum, max or min");
+}
+
 void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan) {
   GroupState& group = handle.state();
   const std::shared_ptr<Fabric>& fabric = group.communicator().shared_fabric();

@@ -45,8 +45,15 @@ class GroupCall {
   GroupCall(const Group& caller, Stream stream) : group_(held(caller)), channel_(&group_.state()), stream_(stream) {}
   const Group& group() const { return group_; }
   GroupState& channel() const { return *channel_; }
-  // Whose calls it follows.
-  GroupState& order() const { return group_.state(); }
+  // It comes behind the group's calls, and those of its channel if that is another one.
+  void begin_turn() const {
+    group_.state().begin_turn(stream_);
+    if (channel_ != &group_.state()) channel_->begin_turn(stream_);
+  }
+  void end_turn() const {
+    group_.state().end_turn(stream_);
+    if (channel_ != &group_.state()) channel_->end_turn(stream_);
+  }
   Stream stream() const { return stream_; }
   // As is_kept() says. Asked once, as each question under capture keeps the fabric.
   bool kept() {
@@ -95,6 +102,9 @@ void check_direct(const GroupState& group, const char* operation, std::string_vi
 // For a call that NCCL would carry: NCCL knows no rows, so it throws if they do not lie side by side.
 void check_side_by_side(const GroupState& group, const char* operation, const Extent& extent);
 
+// NCCL divides an average of u8 after the sum has wrapped: Errc::unsupported.
+void check_nccl_reduces(DataType type, ReduceOp op);
+
 // Lets NCCL make the call. Ranks do not compare such calls, and NCCL's kernels know no deadline: the fabric watches
 // over them.
 void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan);
@@ -127,14 +137,14 @@ void make_call(Op& op) {
     const CallName name = op.plan(op.kept());
     channel.remember(name);
     const bool in_turn = Op::kInTurn && !op.kept();  // a capture may not wait for what is outside it
-    if (in_turn) op.order().begin_turn(op.stream());
+    if (in_turn) op.begin_turn();
     const Call call = channel.call(name.fingerprint);
     op.each_step([&](KernelCall&& step) {
       step.call = call;
       step.stream = op.stream();
       run_held(op.group(), step);
     });
-    if (in_turn) op.order().end_turn(op.stream());
+    if (in_turn) op.end_turn();
   };
   if constexpr (!Op::kPeersWait) {
     make();

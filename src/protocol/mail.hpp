@@ -16,11 +16,12 @@ namespace weft::detail {
 enum class MailWord : std::uint8_t { arrived, credit, taken, filled };  // the last two are the rank's own
 inline constexpr std::uint64_t kMailWords = 4;
 
-// A layout without the areas of collectives. pipeline_signals: [MailWord][slot][peer] words, number << 32 | name;
-// pipeline_scatter: [slot][sender][packs].
+// A layout without the areas of collectives. pipeline_signals: [MailWord][slot][peer] words, number << 32 | name, and
+// behind them [block] words of the rank itself: the last call that the block has done its part of. pipeline_scatter:
+// [slot][sender][packs].
 constexpr RegionLayout mail_layout(std::uint32_t size, PipelineShape shape) {
   RegionLayout layout = make_layout(size, 0, 0, shape, 0);
-  const std::uint64_t words = kMailWords * shape.slots * size * sizeof(std::uint64_t);
+  const std::uint64_t words = (kMailWords * shape.slots * size + kMaxBlocks) * sizeof(std::uint64_t);
   const std::uint64_t data = shape.slots * size * shape.packs * sizeof(Pack);
   layout.pipeline_scatter = layout.pipeline_signals + (words + 255) / 256 * 256;
   layout.bytes = layout.pipeline_scatter + (data + 255) / 256 * 256;
@@ -32,7 +33,7 @@ constexpr RegionLayout mail_layout(std::uint32_t size, PipelineShape shape) {
 template <class Visit>
 constexpr void each_old_mail_word(const RegionLayout& layout, std::uint32_t size, Visit visit) {
   visit(layout.headers, (kBanks + 1) * std::uint64_t{size});
-  visit(layout.pipeline_signals, kMailWords * layout.pipeline_slots * size);
+  visit(layout.pipeline_signals, kMailWords * layout.pipeline_slots * size + kMaxBlocks);
 }
 
 // `owner`: whose region; `peer`: the other rank of the pair.
@@ -41,6 +42,10 @@ WEFT_FN std::uint64_t* mail_word(const Call& call, MailWord word, std::uint32_t 
   const std::uint64_t place = static_cast<std::uint64_t>(word) * call.layout.pipeline_slots + slot;
   return reinterpret_cast<std::uint64_t*>(region_of(call, owner) + call.layout.pipeline_signals) + place * call.size +
          peer;
+}
+WEFT_FN std::uint64_t* mail_done_word(const Call& call, std::uint32_t block) {
+  auto* const words = reinterpret_cast<std::uint64_t*>(region_of(call, call.rank) + call.layout.pipeline_signals);
+  return words + kMailWords * call.layout.pipeline_slots * call.size + block;
 }
 WEFT_FN Pack* mail_slot(const Call& call, std::uint32_t owner, std::uint64_t slot, std::uint32_t sender) {
   return reinterpret_cast<Pack*>(region_of(call, owner) + call.layout.pipeline_scatter) +

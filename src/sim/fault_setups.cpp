@@ -246,6 +246,12 @@ Setup fault_setup(const FaultArgs& args) {
   if (is_one_of(kind, {"aborted", "aborts"})) faults.aborting_rank = 0;
   if (is_one_of(kind, {"overlap", "unordered"})) faults.unordered_rank = culprit;
   faults.overlaps = kind == "overlap";
+  // Messages of calls that overlap are mixed up: of one name, so that nobody finds a mismatch first.
+  if (faults.overlaps && protocol == "messages") {
+    for (CallSetup& call : setup.calls) {
+      for (Letter& letter : call.letters) letter.count = 24;
+    }
+  }
   // Overlapping calls are of one group. They are dispatches, because a later dispatch need not wait for a combine.
   if (faults.overlaps && setup.has_exchange()) {
     setup.calls = {setup.calls[0], setup.calls[2]};
@@ -338,7 +344,7 @@ const std::vector<Setup>& all_fault_setups() {
       // Teams with lanes are not told of deaths.
       if (kind != "dies") add({.kind = {}, .protocol = {}, .ranks = 2, .variant = "ring-lanes"});
     }
-    for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch"}) {
+    for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "overlap"}) {
       const auto add = [&](unsigned ranks, bool one_thread) {
         all.push_back(fault_setup(
             {.kind = kind, .protocol = "messages", .ranks = ranks, .one_thread = one_thread, .odd_call = 1}));

@@ -24,8 +24,8 @@ TEST(Budget, OfDefaultWindows) {
   const Config config;
   EXPECT_EQ(config.max_groups, 4);
   const std::vector<Budget> cuda{
-      {2, 277'937'152, 168'844'288}, {4, 262'269'952, 144'749'568}, {8, 281'267'200, 146'891'776}};
-  const std::vector<Budget> cpu{{2, 24'983'296, 5'023'488}, {4, 28'990'720, 5'851'392}, {8, 37'006'848, 7'507'456}};
+      {2, 277'939'200, 168'846'336}, {4, 262'272'000, 144'751'616}, {8, 281'269'248, 146'893'824}};
+  const std::vector<Budget> cpu{{2, 24'985'344, 5'025'536}, {4, 28'992'768, 5'853'440}, {8, 37'008'896, 7'509'504}};
   for (const auto& [device, budgets] : {std::pair{Device::cuda, cuda}, {Device::cpu, cpu}}) {
     for (const Budget& budget : budgets) {
       EXPECT_EQ(detail::window_bytes(defaults(device, 4), budget.ranks), budget.window) << budget.ranks;

@@ -163,6 +163,20 @@ TEST(GpuMessageFaults, APeerThatNeverComesIsNamedAfterTheDeadline) {
   }
 }
 
+// Two streams without an order: the second call begins while the first one's blocks wait for its message.
+TEST(GpuMessageFaults, OverlappingCallsAreFound) {
+  GpuWorld world = make_gpu_world(sharing(), gpu_config(1s));
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    if (rank != 0) return;
+    std::byte* const memory = gpu.device_memory(512);
+    receive(communicator, {.peer = 1, .data = memory, .bytes = 8}, gpu.stream());
+    receive(communicator, {.peer = 1, .data = memory + 256, .bytes = 8}, gpu.other_stream());
+    gpu.synchronize();
+    communicator.check();
+  });
+  expect_fault(endings[0], {Errc::overlap}, "the rank with two streams");
+}
+
 TEST(GpuMessageFaults, AbortEndsKernelsThatWait) {
   GpuWorld world = make_gpu_world(sharing(), gpu_config(20s));  // far longer than an abort takes
   std::atomic<bool> waits = false;

@@ -349,6 +349,8 @@ class Group:
 
 
 def _peer_and_tag(message: Message) -> tuple[int, int]:
+    if len(message) not in (2, 3):
+        raise ValueError(f"a message is (tensor, peer) or (tensor, peer, tag), not {len(message)} values")
     return message[1], operators.options(message[2], 0, 0) if len(message) == 3 else 0
 
 

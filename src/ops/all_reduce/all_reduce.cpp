@@ -104,6 +104,7 @@ class AllReduce : public detail::GroupCall {
                   fmt::format("algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
                               weft::name(args_.algorithm), channel().communicator().fabric().description()));
     }
+    detail::check_nccl_reduces(args_.type, args_.op);
     return {.name = {detail::fingerprint("all_reduce", args_.op, args_.type, args_.count, Algorithm::nccl, args_.tag),
                      words(Algorithm::nccl)},
             .work = detail::NcclAllReduce{args_.input, args_.output, args_.count, args_.type, args_.op}};

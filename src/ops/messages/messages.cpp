@@ -23,6 +23,7 @@ using detail::GroupState;
 using detail::require;
 
 constexpr int kMostThreads = 512;
+constexpr std::size_t kNoted = 8;  // messages of a call whose words peers find
 
 struct MessagesWords {
   static constexpr std::string_view kKind = "send_receive";
@@ -39,6 +40,14 @@ struct MessagesWords {
     return fmt::format("send_receive {} sends and {} receives of {} bytes{}", sends, receives, bytes,
                        detail::carrier(direct));
   }
+};
+
+// The words of a message for a rank that has expected another one.
+struct MessageWords {
+  static constexpr std::string_view kKind = "message";
+  std::uint64_t bytes;
+  std::uint32_t tag;
+  std::string text() const { return fmt::format("a message of {} bytes tag {}", bytes, tag); }
 };
 
 // One message as the call sees it: `peer` is a rank of the group.
@@ -81,6 +90,11 @@ class MessageCall : public detail::GroupCall {
   detail::CallName plan(bool) {
     const detail::CallName call = name();
     group_state_->remember(call);
+    for (const Part& part : parts().first(std::min(count_, kNoted))) {
+      members().communicator().board().note(
+          static_cast<std::uint32_t>(channel().id()),
+          {name_of(part), MessageWords{.bytes = part.data.row_bytes, .tag = part.tag}});
+    }
     return call;
   }
 
@@ -122,15 +136,15 @@ class MessageCall : public detail::GroupCall {
   }
   detail::CallName name() const;
 
-  // Messages that one kernel moves. `turn`: which part of every queue. `peers`: pairs whose ranks add up to one of a
-  // dozen numbers (modulo the world's size), so that both ranks of a pair find the same. With more ranks than that all
-  // ranks cut their queues alike, into single messages: kernels that wait for each other in a circle could follow from
-  // anything else.
+  // Messages that one kernel moves: all, if there is room. Else those of part `turn` of every queue, between ranks that
+  // add up to one of a dozen numbers `peers` (modulo the world's size). Both ranks of a pair find the same order, by
+  // numbers and then by pairs. So of all messages that wait the first one in that order is always under way.
   detail::MessagesWork wave(std::uint32_t turn, std::uint32_t peers) const;
   std::uint32_t most_in_queue() const;
   std::uint32_t number_in_queue(std::size_t part) const;
+  bool fits_one() const { return count_ <= detail::kMostMessages; }
   std::uint32_t most_peers() const {
-    return (static_cast<std::uint32_t>(channel().size()) - 1) / detail::kMostPeersAtOnce;
+    return fits_one() ? 0 : (static_cast<std::uint32_t>(channel().size()) - 1) / detail::kMostPeersAtOnce;
   }
   std::uint64_t longest(const detail::MessagesWork& work) const {
     std::uint64_t most = 0;
@@ -196,12 +210,13 @@ detail::CallName MessageCall::name() const {
     words.bytes += part.data.row_bytes;
     words.peer = part.peer;
     words.tag = part.tag;
-    fingerprint = count_ == 1 ? name_of(part) : detail::fingerprint("messages", fingerprint, name_of(part));
+    fingerprint = detail::fingerprint("messages", fingerprint, name_of(part), part.sends, part.peer);
   }
   return {fingerprint, words};
 }
 
 std::uint32_t MessageCall::most_in_queue() const {
+  if (fits_one()) return detail::kMostMessages;
   if (most_peers() != 0) return 1;
   std::uint32_t queues = 0;
   for (std::size_t i = 0; i < count_; ++i) queues += number_in_queue(i) == 0;
@@ -225,7 +240,8 @@ detail::MessagesWork MessageCall::wave(std::uint32_t turn, std::uint32_t peers) 
       const Part& head = parts()[first];
       const auto peer = static_cast<std::uint32_t>(world_rank(head.peer));
       const std::uint32_t colour = (static_cast<std::uint32_t>(channel().rank()) + peer) % size;
-      if (head.sends != sends || colour / detail::kMostPeersAtOnce != peers || number_in_queue(first) != 0) continue;
+      if (head.sends != sends || number_in_queue(first) != 0) continue;
+      if (!fits_one() && colour / detail::kMostPeersAtOnce != peers) continue;
       for (std::size_t i = first; i < count_; ++i) {
         const Part& part = parts()[i];
         if (part.sends != sends || part.peer != head.peer || number_in_queue(i) / most != turn) continue;

@@ -18,7 +18,7 @@ namespace weft::detail {
 struct MoveMessages : PrefetchesNothing {
   using Work = MessagesWork;
   static constexpr std::uint32_t kSize = 0;
-  static constexpr int kPhases = 1;
+  static constexpr int kPhases = 2;
   static constexpr int kMostThreads = 512;
   static constexpr BeginScope kBeginScope = BeginScope::block;  // its threads share what comes next
 
@@ -30,7 +30,18 @@ struct MoveMessages : PrefetchesNothing {
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan&, const Prefetched&) {
-    if (team.block_rank() == 0) return control(team, s);
+    if (team.block_rank() == 0) return phase == 0 ? begin(team, s) : await_blocks(team, s);
+    if constexpr (phase == 0) {
+      if (!move_all(team, s, work)) return false;
+      if (team.thread_rank() == 0) team.store(mail_done_word(*s.call, team.block_rank()), std::uint64_t{s.epoch} << 32);
+    }
+    return true;
+  }
+
+ private:
+  // The part of a data block.
+  template <Team T>
+  static WEFT_FN bool move_all(T& team, const Session& s, const Work& work) {
     const Lanes lanes = lanes_of(team, s, work);
     for (std::uint32_t i = team.thread_rank(); i < lanes.mine; i += team.size())
       team.share(i, lanes.first(work, i).word());
@@ -48,7 +59,6 @@ struct MoveMessages : PrefetchesNothing {
     }
   }
 
- private:
   static constexpr std::uint32_t kNext = kMostMessages;  // word behind those of all lanes
   static_assert(kNext < kSharedWords);
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -84,11 +94,23 @@ struct MoveMessages : PrefetchesNothing {
     return lanes;
   }
 
-  // It tells faults that need no peer to be seen.
+  // The control block. It tells faults that need no peer to be seen. It leaves last: as long as a data block is at
+  // work, another call of this rank that begins finds the mail busy.
   template <Team T>
-  static WEFT_FN bool control(T& team, const Session& s) {
+  static WEFT_FN bool begin(T& team, const Session& s) {
     bool good = true;
     if (team.thread_rank() == 0) good = alone(team, s, 0) && unpoisoned(team, id_of(s), team.load(s.call->poison), 0);
+    return team.all(good);
+  }
+  template <Team T>
+  static WEFT_FN bool await_blocks(T& team, const Session& s) {
+    bool good = true;
+    for (std::uint32_t block = 1 + team.thread_rank(); good && block < team.blocks(); block += team.size()) {
+      const std::uint64_t* const done = mail_done_word(*s.call, block);
+      good = wait(
+          team, s, {.phase = 1, .control = true},
+          [&] { return static_cast<std::uint32_t>(team.load(done) >> 32) == s.epoch; }, [] { return kNoPeer; });
+    }
     return team.all(good);
   }
 
@@ -117,6 +139,7 @@ struct MoveMessages : PrefetchesNothing {
     bool differs = false;
     const auto ready = [&] {
       late = kNoPeer;
+      const int dead = team.dead_peer();
       bool waits = false;
       for (std::uint32_t turn = 1; turn <= lanes.mine; ++turn) {
         const std::uint32_t i = (last + turn) % lanes.mine;
@@ -125,7 +148,8 @@ struct MoveMessages : PrefetchesNothing {
         const Message& m = work.message[Progress::of(team.shared(i)).message];
         std::uint32_t name = m.name;
         if (!goes_on(team, s, work, lanes, i, name)) {
-          if (m.peer != s.rank()) late = m.peer;
+          // A peer that is gone is named, else the first one.
+          if (m.peer != s.rank() && (late == kNoPeer || static_cast<int>(m.peer) == dead)) late = m.peer;
           waits = true;
           continue;
         }
@@ -137,7 +161,7 @@ struct MoveMessages : PrefetchesNothing {
       lane = kNone;
       return !waits;
     };
-    if (!wait(team, s, {.phase = 0}, ready, [&] { return late; })) return false;
+    if (!wait(team, s, {.phase = 0, .control = true}, ready, [&] { return late; })) return false;
     if (!differs) return true;
     report(team, id_of(s), {.code = Errc::mismatch, .peer = s.call->channel->member[late], .theirs = other});
     return false;

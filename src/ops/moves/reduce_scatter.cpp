@@ -151,6 +151,7 @@ class ScatterTensor : public Scatter<ReduceScatterArgs, detail::EqualPartition> 
   }
   bool wants_nccl() const { return false; }
   detail::NcclPlan by_nccl() const {
+    detail::check_nccl_reduces(args_.type, args_.op);
     detail::check_side_by_side(channel(), detail::name_of_operation<ScatterTensor>(), input_);
     detail::check_side_by_side(channel(), detail::name_of_operation<ScatterTensor>(), output_);
     return {
@@ -223,6 +224,7 @@ class Reduce : public Scatter<ReduceArgs, detail::EqualPartition> {
   }
   bool wants_nccl() const { return false; }
   detail::NcclPlan by_nccl() const {
+    detail::check_nccl_reduces(args_.type, args_.op);
     return {.name = name(),
             .work = detail::NcclReduce{args_.input, args_.output, args_.count, args_.type, args_.op, args_.root}};
   }

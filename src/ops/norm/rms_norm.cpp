@@ -137,7 +137,7 @@ std::string name_or_number(Enum value, Enum last) {
 
 void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) {
   const bool half = args.type == DataType::bf16 || args.type == DataType::f16;
-  if (!half) require(false, "type: {} is neither bf16 nor f16", name_or_number(args.type, DataType::i32));
+  if (!half) require(false, "type: {} is neither bf16 nor f16", name_or_number(args.type, DataType::u8));
   if (args.algorithm > Algorithm::two_shot) {
     require(false, "algorithm: {} is not automatic, one-shot or two-shot",
             name_or_number(args.algorithm, Algorithm::multimem_two_shot));

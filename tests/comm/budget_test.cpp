@@ -24,7 +24,7 @@ TEST(Budget, OfDefaultWindows) {
   const Config config;
   EXPECT_EQ(config.max_groups, 4);
   const std::vector<Budget> cuda{
-      {2, 277'939'200, 168'846'336}, {4, 262'272'000, 144'751'616}, {8, 281'269'248, 146'893'824}};
+      {2, 285'285'376, 176'192'512}, {4, 276'964'352, 159'443'968}, {8, 293'860'352, 159'484'928}};
   const std::vector<Budget> cpu{{2, 24'985'344, 5'025'536}, {4, 28'992'768, 5'853'440}, {8, 37'008'896, 7'509'504}};
   for (const auto& [device, budgets] : {std::pair{Device::cuda, cuda}, {Device::cpu, cpu}}) {
     for (const Budget& budget : budgets) {

@@ -151,15 +151,16 @@ class MessageCall : public detail::GroupCall {
     for (std::uint32_t i = 0; i < work.begin[work.queues]; ++i) most = std::max(most, work.message[i].bytes);
     return most;
   }
-  // A block for each chunk of a message that may be under way at once, while there are blocks.
+  // A block for every second slot of a queue, if its messages are so long, and while there are blocks: it fills one
+  // slot while the other one's chunk is under way.
   int blocks_for(const detail::MessagesWork& work) const {
     if (launch_.blocks != 0) return launch_.blocks;
     const detail::RegionLayout& layout = channel().layout();
-    const std::uint64_t chunk = layout.pipeline_packs * sizeof(detail::Pack);
+    const std::uint64_t chunk = layout.pipeline_packs * sizeof(detail::Pack), one = 1;
     const auto most = static_cast<std::uint64_t>(std::max(members().communicator().max_blocks() - 1, 1));
-    const std::uint64_t chunks = std::min((longest(work) + chunk - 1) / chunk, layout.pipeline_slots);
+    const std::uint64_t chunks = std::max((longest(work) + chunk - 1) / chunk, one);
     const std::uint64_t lanes =
-        std::bit_floor(std::clamp<std::uint64_t>(most / work.queues, 1, std::max<std::uint64_t>(chunks, 1)));
+        std::bit_floor(std::min({std::max(most / work.queues, one), std::max(layout.pipeline_slots / 2, one), chunks}));
     return static_cast<int>(std::min(lanes * work.queues, most)) + 1;
   }
   int threads_for(const detail::MessagesWork& work) const {

@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kLongest = std::size_t{8} << 20;  // slots of a pair hold 512 KiB
-constexpr std::size_t kMoreThanTheBuffers = 1'000'000;
+constexpr std::size_t kLongest = std::size_t{8} << 20;  // slots of a pair hold 4 MiB
+constexpr std::size_t kMoreThanTheBuffers = 6'000'000;
 
 void expect_messages(GpuWorld& world, const std::vector<Move>& moves) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {

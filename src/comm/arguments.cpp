@@ -70,9 +70,14 @@ void check_extent(const GroupState& group, const Extent& extent) {
   check_buffer(group, extent.name, extent.data);
 }
 
+bool spans_meet(const Extent& one, const Extent& other) {
+  const auto a = reinterpret_cast<std::uintptr_t>(one.data), b = reinterpret_cast<std::uintptr_t>(other.data);
+  return one.bytes() != 0 && other.bytes() != 0 && a < b + other.bytes() && b < a + one.bytes();
+}
+
 void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
   const auto a = reinterpret_cast<std::uintptr_t>(part.data), b = reinterpret_cast<std::uintptr_t>(whole.data);
-  if (part.bytes() == 0 || whole.bytes() == 0 || a + part.bytes() <= b || b + whole.bytes() <= a) return;
+  if (!spans_meet(part, whole)) return;
   if (are_columns_side_by_side(part, whole)) return;
   const bool in_place =
       place == kAnyRow ? a >= b && (a - b) % whole.stride == 0 : place != kNowhere && a == b + place * whole.stride;

@@ -47,6 +47,8 @@ struct RowsArgument {
 Extent extent_of(const RowsArgument& rows);
 // Throws if the rows' memory is impossible; an empty extent may be anywhere.
 void check_extent(const GroupState& group, const Extent& extent);
+// Whether the memory from the first to the last byte of both has a byte in common.
+bool spans_meet(const Extent& one, const Extent& other);
 // Throws if two extents may share a byte. `part` may begin at row `place` of `whole` with the same stride. Rows of
 // different strides are rejected even if they lie in each other's gaps.
 void check_overlap(const Extent& part, const Extent& whole, std::size_t place);

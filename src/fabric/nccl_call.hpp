@@ -49,7 +49,7 @@ struct NcclBroadcast {
   std::size_t bytes;
   int root;
 };
-// Of this rank, all at once. Those without bytes are left out, on both sides.
+// This rank's messages, all at once. Both sides leave out those without bytes.
 struct NcclMessages {
   std::vector<Send> sends;
   std::vector<Receive> receives;

@@ -19,7 +19,7 @@ namespace weft::test {
 
 // Every rank sends to the next one and receives from the one before, in one call. One rank alone writes to itself.
 Move ring(int ranks, std::size_t bytes, std::uint32_t seed);
-// Of one byte, of packs, of chunks, and far more than the buffers hold (`most`); at every kind of address.
+// Lengths of one byte, of packs, of chunks, and far more than the buffers hold (`most`); at every kind of address.
 std::vector<Move> rings(int ranks, std::size_t most);
 
 // Every rank to every rank, itself included, each with its own length, or none.

@@ -17,7 +17,7 @@ std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed);
 // filled with `copied`.
 std::vector<Move> moves_around_packs(int ranks, std::size_t longest, Fill copied);
 
-// Of every type and operation, in place or not.
+// Every type and operation, in place or not.
 std::vector<Move> reduces_to_each_root(int ranks);
 
 // Gathers and scatters of one root, in place or not.

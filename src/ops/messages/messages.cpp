@@ -56,12 +56,9 @@ struct Part {
   int peer;
   std::uint32_t tag;
   bool sends;
+  std::uint32_t number;  // among those of its pair and direction
+  std::uint32_t name;    // that both ranks compare
 };
-
-bool share_a_byte(const Extent& one, const Extent& other) {
-  const auto a = reinterpret_cast<std::uintptr_t>(one.data), b = reinterpret_cast<std::uintptr_t>(other.data);
-  return one.row_bytes != 0 && other.row_bytes != 0 && a < b + other.row_bytes && b < a + one.row_bytes;
-}
 
 // A call of gather, scatter or send_receive: messages through the communicator's mail.
 class MessageCall : public detail::GroupCall {
@@ -91,14 +88,13 @@ class MessageCall : public detail::GroupCall {
     const detail::CallName call = name();
     group_state_->remember(call);
     for (const Part& part : parts().first(std::min(count_, kNoted))) {
-      members().communicator().board().note(
-          static_cast<std::uint32_t>(channel().id()),
-          {name_of(part), MessageWords{.bytes = part.data.row_bytes, .tag = part.tag}});
+      members().communicator().board().note(static_cast<std::uint32_t>(channel().id()),
+                                            {part.name, MessageWords{.bytes = part.data.row_bytes, .tag = part.tag}});
     }
     return call;
   }
 
-  // A step for each wave of messages (wave_of).
+  // A step for each wave().
   template <class Run>
   void each_step(Run run) const {
     const auto kernel = detail::find_kernel(detail::MessagesQuery{});
@@ -115,7 +111,14 @@ class MessageCall : public detail::GroupCall {
  protected:
   GroupState& members() const { return *group_state_; }
   void add(const char* name, int peer, const void* data, std::size_t bytes, std::uint32_t tag, bool sends) {
-    const Part part{.data = {name, data, 1, bytes, bytes}, .peer = peer, .tag = tag, .sends = sends};
+    const auto before =
+        std::ranges::count_if(parts(), [&](const Part& p) { return p.sends == sends && p.peer == peer; });
+    const Part part{.data = {name, data, 1, bytes, bytes},
+                    .peer = peer,
+                    .tag = tag,
+                    .sends = sends,
+                    .number = static_cast<std::uint32_t>(before),
+                    .name = detail::fingerprint("message", bytes, tag, members().id())};
     if (count_ == few_.size()) many_.assign(few_.begin(), few_.end());
     if (count_ < few_.size()) {
       few_[count_] = part;
@@ -131,9 +134,6 @@ class MessageCall : public detail::GroupCall {
     return many_.empty() ? std::span<const Part>(few_).first(count_) : std::span<const Part>(many_);
   }
   int world_rank(int peer) const { return members().members()[static_cast<std::size_t>(peer)]; }
-  std::uint32_t name_of(const Part& part) const {
-    return detail::fingerprint("message", part.data.row_bytes, part.tag, members().id());
-  }
   detail::CallName name() const;
 
   // Messages that one kernel moves: all, if there is room. Else those of part `turn` of every queue, between ranks that
@@ -141,7 +141,6 @@ class MessageCall : public detail::GroupCall {
   // numbers and then by pairs. So of all messages that wait the first one in that order is always under way.
   detail::MessagesWork wave(std::uint32_t turn, std::uint32_t peers) const;
   std::uint32_t most_in_queue() const;
-  std::uint32_t number_in_queue(std::size_t part) const;
   bool fits_one() const { return count_ <= detail::kMostMessages; }
   std::uint32_t most_peers() const {
     return fits_one() ? 0 : (static_cast<std::uint32_t>(channel().size()) - 1) / detail::kMostPeersAtOnce;
@@ -193,7 +192,7 @@ void MessageCall::check_parts() const {
     if (part.peer == group.rank()) ++(part.sends ? to_itself : from_itself);
     if (part.sends) continue;
     for (const Part& other : parts()) {
-      require(&part == &other || !share_a_byte(part.data, other.data),
+      require(&part == &other || !detail::spans_meet(part.data, other.data),
               "receive.data: {} bytes from rank {} share memory with another message of the call", part.data.row_bytes,
               part.peer);
     }
@@ -211,7 +210,7 @@ detail::CallName MessageCall::name() const {
     words.bytes += part.data.row_bytes;
     words.peer = part.peer;
     words.tag = part.tag;
-    fingerprint = detail::fingerprint("messages", fingerprint, name_of(part), part.sends, part.peer);
+    fingerprint = detail::fingerprint("messages", fingerprint, part.name, part.sends, part.peer);
   }
   return {fingerprint, words};
 }
@@ -219,16 +218,8 @@ detail::CallName MessageCall::name() const {
 std::uint32_t MessageCall::most_in_queue() const {
   if (fits_one()) return detail::kMostMessages;
   if (most_peers() != 0) return 1;
-  std::uint32_t queues = 0;
-  for (std::size_t i = 0; i < count_; ++i) queues += number_in_queue(i) == 0;
+  const auto queues = static_cast<std::uint32_t>(std::ranges::count(parts(), 0u, &Part::number));
   return detail::kMostMessages / std::max(queues, 1u);
-}
-
-// The number of a message among those of its pair and direction.
-std::uint32_t MessageCall::number_in_queue(std::size_t part) const {
-  const Part& own = parts()[part];
-  const auto same = [&](const Part& p) { return p.sends == own.sends && p.peer == own.peer; };
-  return static_cast<std::uint32_t>(std::ranges::count_if(parts().first(part), same));
 }
 
 detail::MessagesWork MessageCall::wave(std::uint32_t turn, std::uint32_t peers) const {
@@ -237,16 +228,14 @@ detail::MessagesWork MessageCall::wave(std::uint32_t turn, std::uint32_t peers) 
   const std::uint32_t most = most_in_queue();
   std::uint8_t count = 0;
   for (const bool sends : {true, false}) {
-    for (std::size_t first = 0; first < count_; ++first) {
-      const Part& head = parts()[first];
+    for (const Part& head : parts()) {
       const auto peer = static_cast<std::uint32_t>(world_rank(head.peer));
       const std::uint32_t colour = (static_cast<std::uint32_t>(channel().rank()) + peer) % size;
-      if (head.sends != sends || number_in_queue(first) != 0) continue;
+      if (head.sends != sends || head.number != 0) continue;
       if (!fits_one() && colour / detail::kMostPeersAtOnce != peers) continue;
-      for (std::size_t i = first; i < count_; ++i) {
-        const Part& part = parts()[i];
-        if (part.sends != sends || part.peer != head.peer || number_in_queue(i) / most != turn) continue;
-        work.message[count++] = {const_cast<void*>(part.data.data), part.data.row_bytes, peer, name_of(part)};
+      for (const Part& part : parts()) {
+        if (part.sends != sends || part.peer != head.peer || part.number / most != turn) continue;
+        work.message[count++] = {const_cast<void*>(part.data.data), part.data.row_bytes, peer, part.name};
       }
       if (count == work.begin[work.queues]) continue;
       work.begin[++work.queues] = count;
@@ -289,25 +278,21 @@ class Rooted : public MessageCall {
     const GroupState& group = members();
     detail::check_root(group, args_.root);
     detail::check_size("bytes", args_.bytes);
-    const auto* const input = static_cast<const std::byte*>(args_.input);
-    auto* const output = static_cast<std::byte*>(args_.output);
+    // The root's tensor has every rank's part, the other one this rank's.
+    const char* const whole_name = kGathers ? "output" : "input";
+    const char* const own_name = kGathers ? "input" : "output";
+    const auto* const whole = static_cast<const std::byte*>(kGathers ? args_.output : args_.input);
+    const auto* const own = static_cast<const std::byte*>(kGathers ? args_.input : args_.output);
+    const auto part_of = [&](int rank) { return whole + static_cast<std::size_t>(rank) * args_.bytes; };
     const bool is_root = group.rank() == args_.root;
+    const bool in_place = is_root && own == part_of(group.rank());
+    if (is_root) check_tensor(whole_name, whole);
+    if (!in_place) check_tensor(own_name, own);
     const std::uint32_t tag = detail::fingerprint(kRange, args_.root, args_.tag);
-    const std::size_t own = static_cast<std::size_t>(group.rank()) * args_.bytes;
-    // The root's own part may be in its place.
-    const bool in_place = is_root && (kGathers ? input == output + own : output == input + own);
-    const auto part = [&](int peer) { return static_cast<std::size_t>(peer) * args_.bytes; };
-    if (is_root) check_tensor(kGathers ? "output" : "input", kGathers ? args_.output : args_.input);
-    if (!in_place) check_tensor(kGathers ? "input" : "output", kGathers ? args_.input : args_.output);
-    const int last = is_root ? group.size() : 0;
-    for (int peer = 0; peer < last; ++peer) {
-      if (peer == group.rank() && in_place) continue;
-      add(kGathers ? "output" : "input", peer, kGathers ? output + part(peer) : input + part(peer), args_.bytes, tag,
-          !kGathers);
+    for (int peer = 0; is_root && peer < group.size(); ++peer) {
+      if (peer != group.rank() || !in_place) add(whole_name, peer, part_of(peer), args_.bytes, tag, !kGathers);
     }
-    if (!in_place) {
-      add(kGathers ? "input" : "output", args_.root, kGathers ? input : output, args_.bytes, tag, kGathers);
-    }
+    if (!in_place) add(own_name, args_.root, own, args_.bytes, tag, kGathers);
     check_parts();
   }
 

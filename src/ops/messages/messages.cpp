@@ -285,8 +285,8 @@ class Rooted : public MessageCall {
     const auto* const own = static_cast<const std::byte*>(kGathers ? args_.input : args_.output);
     const auto part_of = [&](int rank) { return whole + static_cast<std::size_t>(rank) * args_.bytes; };
     const bool is_root = group.rank() == args_.root;
-    const bool in_place = is_root && own == part_of(group.rank());
     if (is_root) check_tensor(whole_name, whole);
+    const bool in_place = is_root && own == part_of(group.rank());
     if (!in_place) check_tensor(own_name, own);
     const std::uint32_t tag = detail::fingerprint(kRange, args_.root, args_.tag);
     for (int peer = 0; is_root && peer < group.size(); ++peer) {

@@ -4,13 +4,23 @@
 
 #include <array>
 #include <functional>
+#include <type_traits>
 
 #include "kernel/blocks.hpp"
+#include "kernel/instances.hpp"
 #include "protocol/session.hpp"
 #include "sim/team.hpp"
 #include "weft/error.hpp"
 
 namespace weft::sim {
+
+// The rows of a family's list that set-ups run, which `is_simulated` tells from a row's query. Others would take
+// minutes to compile, for each team anew.
+template <auto is_simulated, class... Rows>
+constexpr auto rows_of(detail::Instances<Rows...>) {
+  return detail::Join<
+      std::conditional_t<is_simulated(Rows::kQuery), detail::Instances<Rows>, detail::Instances<>>...>{};
+}
 
 // One thread's part of one launch; all of the launch if a rank is one thread.
 using Kernel = std::function<void(Machine& machine, Place place, const detail::Call& call)>;

@@ -33,7 +33,8 @@ Kernel in_units(int atomic_bytes, Find find) {
   if (atomic_bytes == 16) kernel = find.template operator()<16>();
   if (kernel) return kernel;
   throw Error(Errc::invalid_argument,
-              fmt::format("simulator: no instance of this operation for so many ranks, or none in units of {} bytes",
+              fmt::format("simulator: no set-up runs this operation for so many ranks, with this type, in units of {} "
+                          "bytes",
                           atomic_bytes));
 }
 

@@ -68,8 +68,9 @@ AllReduceKernel find_kernel(const KernelQuery& query) {
   if (query.atomic_bytes == 16) kernel = find_kernel_16(query);
   if (kernel != nullptr) return kernel;
   throw Error(Errc::invalid_argument,
-              fmt::format("simulator: no all-reduce for {} ranks{} in units of {} bytes", query.instance.size,
-                          query.one_thread ? " of one thread" : "", query.atomic_bytes));
+              fmt::format("simulator: no set-up runs all-reduces of {} for {} ranks{} in units of {} bytes",
+                          name(query.instance.type), query.instance.size, query.one_thread ? " of one thread" : "",
+                          query.atomic_bytes));
 }
 
 }  // namespace weft::sim

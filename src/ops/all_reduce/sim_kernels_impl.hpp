@@ -7,19 +7,38 @@
 
 namespace weft::sim {
 
-// The instance that production takes for the call. Two kinds are left out because they take long to compile: instances
-// for more ranks than set-ups have, and CPU ranks whose packs do not travel in units of 8 bytes.
+// Which instances set-ups run as threads of GPUs, and as CPU ranks (`one_thread`), whose packs travel in units of 8
+// bytes. No set-up has more than four ranks.
+constexpr bool is_simulated(const detail::AllReduceQuery& query, int unit, bool one_thread) {
+  const detail::InstanceQuery& instance = query.instance;
+  if (instance.size > 4) return false;
+  if (instance.ops == detail::Ops::any) return unit == 16;
+  switch (instance.type) {
+    case DataType::bf16:
+      return unit != 4;
+    case DataType::f16:
+      return unit == 8;
+    case DataType::f32:
+      return unit != 8 || one_thread;
+    default:
+      return !one_thread;
+  }
+}
+
+// The instance that production takes for the call. Null if set-ups do not run it.
 template <int unit>
 AllReduceKernel find_kernel_of(const KernelQuery& query) {
   AllReduceKernel kernel = nullptr;
-  const auto take = [&]<class A>() {
-    if constexpr (A::Instance::kSize <= 4) {
-      if (!query.one_thread) kernel = &run_thread<A, unit>;
-      if constexpr (unit == 8) kernel = query.one_thread ? &run_rank<A, unit> : kernel;
-    }
-  };
-  with_instance(detail::AllReduceFamily::List{},
-                detail::AllReduceQuery{.instance = query.instance, .algorithm = query.algorithm}, take);
+  const detail::AllReduceQuery wanted{.instance = query.instance, .algorithm = query.algorithm};
+  if (!query.one_thread) {
+    with_instance(
+        rows_of<[](const auto& row) { return is_simulated(row, unit, false); }>(detail::AllReduceFamily::List{}),
+        wanted, [&]<class A>() { kernel = &run_thread<A, unit>; });
+  } else if constexpr (unit == 8) {
+    with_instance(
+        rows_of<[](const auto& row) { return is_simulated(row, unit, true); }>(detail::AllReduceFamily::List{}), wanted,
+        [&]<class A>() { kernel = &run_rank<A, unit>; });
+  }
   return kernel;
 }
 

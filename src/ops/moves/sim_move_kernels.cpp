@@ -9,14 +9,25 @@ using detail::CountedPartition;
 using detail::EqualPartition;
 using detail::ScatterQuery;
 
-// The instance that production takes for the call. Instances for more ranks than set-ups have are left out.
+// Which instances set-ups run. No set-up has more than four ranks.
+template <class Query>
+constexpr bool is_simulated(const Query&, int) {
+  return true;
+}
+template <class Partition>
+constexpr bool is_simulated(const ScatterQuery<Partition>& query, int unit) {
+  const detail::InstanceQuery& instance = query.instance;
+  if (instance.size > 4 || instance.ops == detail::Ops::any) return false;
+  return instance.type == DataType::bf16 || unit == 16;
+}
+
+// The instance that production takes for the call.
 template <class Query>
 Kernel find_move_kernel(const Wanted<Query>& wanted, const RunAs& as) {
   return in_units(as.atomic_bytes, [&]<int unit>() {
     Kernel kernel;
-    with_instance(detail::MoveFamily::List{}, wanted.query, [&]<class A>() {
-      if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(wanted.work, as.one_thread);
-    });
+    with_instance(rows_of<[](const auto& row) { return is_simulated(row, unit); }>(detail::MoveFamily::List{}),
+                  wanted.query, [&]<class A>() { kernel = kernel_of<A, unit>(wanted.work, as.one_thread); });
     return kernel;
   });
 }

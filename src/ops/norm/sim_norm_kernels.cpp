@@ -6,16 +6,22 @@
 namespace weft::sim {
 namespace {
 
-// The instance that production takes for the call. Instances for more ranks than set-ups have are left out. With lanes,
-// f16 and groups of more than two ranks are left out, too: lanes add up the squares of a block's row, which is the same
-// among any number of ranks.
+// Which instances set-ups run. No set-up has more than four ranks. Lanes add up the squares of a block's row, which is
+// the same among any number of ranks.
+constexpr bool is_simulated(const detail::FusedNormQuery& query, int unit, unsigned lanes) {
+  if (lanes != 1) return query.size == 2;
+  return query.size <= 4 && (query.type == DataType::bf16 || unit == 16);
+}
+constexpr bool is_simulated(const detail::NormRowsQuery&, int, unsigned) {
+  return true;
+}
+
+// The instance that production takes for the call.
 template <int unit, unsigned lanes>
 Kernel find(const Wanted<detail::FusedNormQuery>& wanted, bool one_thread) {
   Kernel kernel;
-  with_instance(detail::NormFamily::List{}, wanted.query, [&]<class A>() {
-    if constexpr (lanes == 1 ? A::kSize <= 4 : A::kSize == 2)
-      kernel = kernel_of<A, unit, lanes>(wanted.work, one_thread);
-  });
+  with_instance(rows_of<[](const auto& row) { return is_simulated(row, unit, lanes); }>(detail::NormFamily::List{}),
+                wanted.query, [&]<class A>() { kernel = kernel_of<A, unit, lanes>(wanted.work, one_thread); });
   return kernel;
 }
 

@@ -77,9 +77,10 @@ test_torch() {
     say "torch's operators are not tested: there is no $torch_python (./dev torch makes it)"
     return
   fi
-  say "testing torch's operators with $torch_python"
+  say "testing torch's operators with torch $("$torch_python" -c 'import torch; print(torch.__version__)')" \
+    "of $torch_python"
   PYTHONPATH=build/dev/site timeout --kill-after=10 600 "$torch_python" -B -m pytest -q -p no:cacheprovider \
-    tests/python/torch_operators.py >"$log" 2>&1 || tail -n 40 "$log"
+    tests/python/torch_operators.py tests/python/torch_direct.py >"$log" 2>&1 || tail -n 40 "$log"
   line=$(tail -n 1 "$log")
   local passed failed
   passed=$(sed -nE 's/.*\b([0-9]+) passed.*/\1/p' <<<"$line")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the wheel of the Python package, and names it after the glibc that it needs.
+"""Makes the wheel of the Python package, and names it after the oldest systems that can load it.
 
     tools/wheel.py                              builds everything, with nvcc if it is there, into build/wheels
     tools/wheel.py --installed build/dev/site   of what `cmake --install build/dev --component python` has put there
@@ -17,6 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 60 * 10**6
+# The glibc of the first systems whose libstdc++ has these symbols (the policies of auditwheel).
+GLIBC_OF_GLIBCXX = {(3, 4, 28): (2, 31), (3, 4, 29): (2, 34), (3, 4, 30): (2, 35), (3, 4, 32): (2, 38),
+                    (3, 4, 33): (2, 39)}
 
 
 def pip_wheel(installed, folder):
@@ -30,8 +33,25 @@ def pip_wheel(installed, folder):
     return wheel
 
 
+def versions_of(library, text):
+    return [tuple(map(int, version.split("."))) for version in re.findall(rf"Name: {library}_([\d.]+)", text)]
+
+
+def glibc_for(versions):
+    """The oldest glibc of a system that has all symbols that `readelf --version-info` lists."""
+    newest = max([(2, 17), *versions_of("GLIBC", versions)])
+    for version in versions_of("GLIBCXX", versions):
+        if version <= min(GLIBC_OF_GLIBCXX):
+            continue
+        later = [known for known in GLIBC_OF_GLIBCXX if known >= version]
+        if not later:
+            sys.exit(f"GLIBCXX_{'.'.join(map(str, version))} is newer than any that tools/wheel.py knows")
+        newest = max(newest, GLIBC_OF_GLIBCXX[min(later)])
+    return newest
+
+
 def needed_glibc(wheel):
-    """The newest version of glibc's symbols in any binary of the wheel."""
+    """What the wheel's binaries need."""
     newest = (2, 17)
     with zipfile.ZipFile(wheel) as package, tempfile.TemporaryDirectory() as folder:
         package.extractall(folder)
@@ -40,8 +60,7 @@ def needed_glibc(wheel):
                 continue
             versions = subprocess.run(["readelf", "--version-info", "--wide", path], check=True, capture_output=True,
                                       text=True).stdout
-            found = [tuple(map(int, pair)) for pair in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", versions)]
-            newest = max([newest, *found])
+            newest = max(newest, glibc_for(versions))
     return newest
 
 

@@ -54,8 +54,14 @@ struct PyHandle {
   bool operator==(const PyHandle&) const = default;
 };
 
-// A stream: None (CPU ranks, or CUDA's default stream), an address, torch's stream, or what has __cuda_stream__.
-Stream stream_of(nb::handle given);
+// A stream: None (CPU ranks, or CUDA's default stream), an address, torch's stream, what has __cuda_stream__, or
+// torch_stream.
+Stream stream_of(nb::handle given, const Group& group);
+
+// What weft.torch.Group gives as a call's stream: torch's current one. Such a call throws Watched if torch must see it:
+// a mode or a tracer watches calls, or a tensor that this rank uses is no plain memory without gradients.
+inline PyObject* torch_stream = nullptr;  // an object of its own
+bool is_watched_by_torch();               // whether a mode or a tracer of torch sees this thread's calls
 
 // Every call takes these beside its tensors.
 struct CallOptions {
@@ -69,11 +75,13 @@ struct CallOptions {
 // this process.
 template <class Build, class Make, class Refuse>
 auto make_call(const Group& group, const CallOptions& options, Build&& build, Make&& make, Refuse&& refuse) {
-  Tensors tensors(group);
+  const bool of_torch = options.stream.ptr() == torch_stream;
+  if (of_torch && is_watched_by_torch()) throw Watched();
+  Tensors tensors(group, of_torch);
   Stream stream = nullptr;
   auto args = [&] {
     try {
-      stream = stream_of(options.stream);
+      stream = stream_of(options.stream, group);
       auto built = build(tensors);
       built.stream = stream;
       if constexpr (requires { built.tag; }) built.tag = options.tag;

@@ -108,21 +108,7 @@ Tensor imported(const char* argument, nb::handle given, Access access) {
                   argument, what));
 }
 
-}  // namespace
-
-Tensor tensor_of(const char* argument, nb::handle given, Access access) {
-  Tensor tensor;
-  if (nb::isinstance<Tensor>(given)) {
-    tensor = nb::cast<const Tensor&>(given);
-    if (access == Access::write && tensor.read_only) reject(fmt::format("{}: read-only memory", argument));
-    return tensor;
-  }
-  // A recording outlives the call: DLPack then holds the memory itself. NumPy's arrays are told first, as a program
-  // that has no torch would look for it in every call.
-  if (recorded_tensors == nullptr && !is_numpy_array(given)) {
-    if (std::optional<Tensor> known = tensor_of_torch(given)) return *std::move(known);
-  }
-  tensor = imported(argument, given, access);
+Tensor checked(const char* argument, Tensor tensor) {
   const int device = tensor.device.device_type;
   if (!tensor.on_gpu() && device != nb::device::cpu::value && device != nb::device::cuda_host::value &&
       device != nb::device::rocm_host::value)
@@ -132,6 +118,33 @@ Tensor tensor_of(const char* argument, nb::handle given, Access access) {
     reject(fmt::format("{}: elements of {} bits and {} lanes; whole bytes and one lane are known", argument,
                        tensor.type.bits, tensor.type.lanes));
   return tensor;
+}
+
+// A recording outlives the call: DLPack's protocol then holds the memory itself.
+Tensor imported_from_torch(const char* argument, nb::handle given, Access access) {
+  if (recorded_tensors == nullptr) {
+    if (std::optional<Tensor> known = tensor_of_torch(argument, given)) return checked(argument, *std::move(known));
+  }
+  return checked(argument, imported(argument, given, access));
+}
+
+}  // namespace
+
+Tensor tensor_of(const char* argument, nb::handle given, Access access) {
+  if (nb::isinstance<Tensor>(given)) {
+    Tensor tensor = nb::cast<const Tensor&>(given);
+    if (access == Access::write && tensor.read_only) reject(fmt::format("{}: read-only memory", argument));
+    return tensor;
+  }
+  // NumPy's arrays are told first, as a program that has no torch would look for it in every call.
+  if (is_numpy_array(given) || !is_torch_tensor(given)) return checked(argument, imported(argument, given, access));
+  if (is_negated(given)) reject(fmt::format("{}: negated lazily; resolve_neg() gives a tensor that is not", argument));
+  return imported_from_torch(argument, given, access);
+}
+
+Tensor tensor_of_plain_torch(const char* argument, nb::handle given, Access access) {
+  if (!is_torch_tensor(given) || requires_gradients(given) || is_negated(given)) throw Watched();
+  return imported_from_torch(argument, given, access);
 }
 
 }  // namespace weft::python

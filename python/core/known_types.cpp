@@ -1,10 +1,10 @@
 #include "known_types.hpp"
 
-#include <array>
+#include <algorithm>
+#include <cstdint>
 #include <utility>
-#include <vector>
 
-#include "torch_abi.hpp"
+#include "binding.hpp"
 
 namespace weft::python {
 
@@ -32,38 +32,35 @@ class KnownType {
   PyObject* type_ = nullptr;
 };
 
-// torch's objects for element types.
-class TorchTypes {
- public:
-  TorchTypes() {
-    const nb::module_ module = nb::module_::import_("torch");
-    for (const torch::NamedType& of : torch::kTypes) {
-      nb::object found = nb::getattr(module, of.torch, nb::none());
-      if (!found.is_none()) known_.emplace_back(found.release().ptr(), type_of(of.weft));
-    }
-  }
-  const nb::dlpack::dtype* find(nb::handle type) const {
-    for (const auto& [object, dtype] : known_)
-      if (object == type.ptr()) return &dtype;
-    return nullptr;
-  }
-
- private:
-  std::vector<std::pair<PyObject*, nb::dlpack::dtype>> known_;
+// The table of C functions that a type of tensors has by DLPack 1.3 (dlpack.h, DLPackExchangeAPI); torch's from 2.10
+// on. It fills in a tensor without an object of Python, several of which would cost more than the rest of a call.
+struct DlpackTable {
+  std::uint32_t major, minor;
+  const DlpackTable* older;
+  void* managed[3];                                              // functions for tensors that are kept
+  int (*tensor_of)(void* object, nb::dlpack::dltensor* filled);  // −1: an exception is set
+  void* current_work_stream;
 };
 
-// Names that Python keeps, so that a look-up need not make them.
-struct Names {
-  nb::str data_ptr = nb::str("data_ptr"), shape = nb::str("shape"), stride = nb::str("stride"),
-          dtype = nb::str("dtype"), is_cpu = nb::str("is_cpu"), is_cuda = nb::str("is_cuda"),
-          get_device = nb::str("get_device"), is_neg = nb::str("is_neg"), requires_grad = nb::str("requires_grad");
+// What is asked of torch's tensors. Python keeps the names, so that a look-up need not make them.
+struct TorchTensors {
+  nb::str requires_grad = nb::str("requires_grad"), is_neg = nb::str("is_neg"), is_conj = nb::str("is_conj");
+  const DlpackTable* table = nullptr;  // null: an older torch
+
+  TorchTensors() {
+    const nb::object type = nb::module_::import_("torch").attr("Tensor");
+    const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
+    if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return;
+    table = static_cast<const DlpackTable*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+    if (table->major != 1 || table->tensor_of == nullptr) table = nullptr;
+  }
 };
 
 // torch's own answers on who watches its calls.
 struct Watchers {
   nb::object torch = nb::module_::import_("torch").attr("_C");
   nb::object dispatch_modes = torch.attr("_len_torch_dispatch_stack"),
-             function_modes = torch.attr("_len_torch_function_stack"), traced = torch.attr("_get_tracing_state");
+             function_modes = torch.attr("_len_torch_function_stack"), traces = torch.attr("_is_tracing");
 };
 
 bool is_true(nb::handle answer) {
@@ -74,19 +71,6 @@ std::int64_t integer(nb::handle number) {
   const std::int64_t value = PyLong_AsLongLong(number.ptr());
   if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
   return value;
-}
-
-// False: more dimensions than a tensor may have.
-bool take_shape(nb::handle lengths, nb::handle steps, Tensor& tensor) {
-  const auto dimensions = static_cast<int>(PyTuple_Size(lengths.ptr()));
-  if (dimensions > Tensor::kMostDimensions) return false;
-  std::array<std::int64_t, Tensor::kMostDimensions> shape;
-  for (int i = 0; i < dimensions; ++i) {
-    shape[i] = integer(PyTuple_GetItem(lengths.ptr(), i));
-    tensor.strides[i] = integer(PyTuple_GetItem(steps.ptr(), i));
-  }
-  set_shape("tensor", tensor, {shape.data(), static_cast<std::size_t>(dimensions)});
-  return true;
 }
 
 // Not a static object: its guard would be held while Python runs, and may let another thread run.
@@ -100,7 +84,9 @@ const T& once() {
   return *made;
 }
 
-constinit KnownType torch_tensor("torch", "Tensor");
+const TorchTensors& torch_tensors() {
+  return once<TorchTensors>();
+}
 
 }  // namespace
 
@@ -115,38 +101,48 @@ bool is_numpy_array(nb::handle given) {
   return type.is_of(given);
 }
 
-bool is_plain_and_unwatched(nb::handle x, nb::handle y) {
-  const Names& names = once<Names>();
-  for (const nb::handle given : {x, y}) {
-    if (given.is_none()) continue;
-    if (!torch_tensor.is_of(given) || is_true(given.attr(names.requires_grad)) || is_true(given.attr(names.is_neg)())) {
-      return false;
-    }
-  }
+bool is_watched_by_torch() {
   const Watchers& watchers = once<Watchers>();
-  return integer(watchers.dispatch_modes()) == 0 && integer(watchers.function_modes()) == 0 &&
-         watchers.traced().is_none();
+  return integer(watchers.dispatch_modes()) != 0 || integer(watchers.function_modes()) != 0 ||
+         is_true(watchers.traces());
 }
 
-std::optional<Tensor> tensor_of_torch(nb::handle given) try {
-  if (!torch_tensor.is_of(given)) return std::nullopt;
-  const Names& names = once<Names>();
-  const TorchTypes& types = once<TorchTypes>();
-  const bool on_gpu = is_true(given.attr(names.is_cuda));
-  if (!on_gpu && !is_true(given.attr(names.is_cpu))) return std::nullopt;
-  const nb::dlpack::dtype* const element = types.find(given.attr(names.dtype));
-  if (element == nullptr || is_true(given.attr(names.is_neg)())) return std::nullopt;
+bool is_torch_tensor(nb::handle given) {
+  static constinit KnownType type("torch", "Tensor");
+  return type.is_of(given);
+}
+
+bool requires_gradients(nb::handle tensor) {
+  return is_true(tensor.attr(torch_tensors().requires_grad));
+}
+
+bool is_negated(nb::handle tensor) {
+  return is_true(tensor.attr(torch_tensors().is_neg)());
+}
+
+std::optional<Tensor> tensor_of_torch(const char* argument, nb::handle given) {
+  const TorchTensors& torch = torch_tensors();
+  nb::dlpack::dltensor found = {};
+  if (torch.table == nullptr) return std::nullopt;
+  if (torch.table->tensor_of(given.ptr(), &found) != 0) {
+    PyErr_Clear();  // the protocol says it once more
+    return std::nullopt;
+  }
+  const bool complex = found.dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Complex);
+  if (complex && is_true(given.attr(torch.is_conj)())) return std::nullopt;
   Tensor tensor;
-  tensor.type = *element;
-  const nb::object shape = given.attr(names.shape), strides = given.attr(names.stride)();
-  if (!take_shape(shape, strides, tensor)) return std::nullopt;
-  tensor.data = reinterpret_cast<char*>(integer(given.attr(names.data_ptr)()));
-  tensor.device = {on_gpu ? nb::device::cuda::value : nb::device::cpu::value,
-                   on_gpu ? static_cast<std::int32_t>(integer(given.attr(names.get_device)())) : 0};
+  tensor.data = static_cast<char*>(found.data) + found.byte_offset;
+  tensor.type = found.dtype;
+  tensor.device = found.device;
+  const auto dimensions = static_cast<std::size_t>(found.ndim);
+  set_shape(argument, tensor, {found.shape, dimensions});
+  if (found.strides != nullptr) {
+    std::copy_n(found.strides, dimensions, tensor.strides.begin());
+  } else {
+    set_dense_strides(tensor);
+  }
   tensor.owner = nb::borrow(given);
   return tensor;
-} catch (const nb::python_error&) {
-  return std::nullopt;  // a tensor without memory, such as a sparse one: the protocol says why
 }
 
 }  // namespace weft::python

@@ -1,4 +1,5 @@
 #include "binding.hpp"
+#include "torch_call.hpp"
 
 namespace weft::python {
 
@@ -25,7 +26,8 @@ std::uintptr_t address_of(nb::handle given) {
 
 }  // namespace
 
-Stream stream_of(nb::handle given) {
+Stream stream_of(nb::handle given, const Group& group) {
+  if (given.ptr() == torch_stream) return torch::current_stream(group.cuda_device());
   return given.is_none() ? nullptr : reinterpret_cast<Stream>(address_of(given));
 }
 

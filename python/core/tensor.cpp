@@ -1,6 +1,7 @@
 #include "tensor.hpp"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 
@@ -115,6 +116,10 @@ DataType data_type_of(const char* argument, const Tensor& of) {
   reject(fmt::format("{}: elements are {}; sums are of bf16, f16, f32, i32, i64 and u8", argument, given));
 }
 
+Tensor Tensors::read(const char* argument, nb::handle given, Access access) {
+  return of_torch_ ? tensor_of_plain_torch(argument, given, access) : tensor_of(argument, given, access);
+}
+
 Tensor Tensors::kept(Tensor tensor) {
   kept_.push_back(tensor);
   if (recorded_tensors != nullptr) recorded_tensors->push_back(tensor);
@@ -122,7 +127,7 @@ Tensor Tensors::kept(Tensor tensor) {
 }
 
 Tensor Tensors::taken(const char* argument, nb::handle given, Access access) {
-  Tensor tensor = tensor_of(argument, given, access);
+  Tensor tensor = read(argument, given, access);
   const bool wanted = group.device() == Device::cuda;
   if (tensor.on_gpu() != wanted && tensor.count() != 0)
     reject(fmt::format("{}: on {}, but the group's ranks work on {}", argument, device_text(tensor),
@@ -131,7 +136,7 @@ Tensor Tensors::taken(const char* argument, nb::handle given, Access access) {
 }
 
 Tensor Tensors::of_host(const char* argument, nb::handle given, Access access) {
-  Tensor tensor = tensor_of(argument, given, access);
+  Tensor tensor = read(argument, given, access);
   if (tensor.on_gpu() && group.device() == Device::cpu)
     reject(fmt::format("{}: on {}, but the group's ranks work on cpu", argument, device_text(tensor)));
   return kept(std::move(tensor));

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +26,8 @@ struct Rejection : Error {
   using Error::Error;
 };
 inline constexpr std::size_t kMostTensorBytes = std::size_t{1} << 46;
+// A call of weft.torch that torch must see. Nothing has happened.
+struct Watched : std::exception {};
 [[noreturn]] void reject(const std::string& message);       // Errc::invalid_argument
 [[noreturn]] void reject_type(const std::string& message);  // TypeError
 
@@ -66,11 +69,14 @@ enum class Access { read, write };
 // What `given` is: a Tensor, or whatever has DLPack, the CUDA array interface or the buffer protocol. Throws TypeError
 // for other objects; rejects strange types, and memory that cannot be written.
 Tensor tensor_of(const char* argument, nb::handle given, Access access);
+// The same of one of torch's tensors; throws Watched if torch's dispatcher must see the calls that are made with it.
+Tensor tensor_of_plain_torch(const char* argument, nb::handle given, Access access);
 // The tensors of one call of a group. They stay until it has been made; those of a recorded call stay with the
 // recording.
 class Tensors {
  public:
-  explicit Tensors(const Group& of) : group(of) {}
+  // `of_torch`: every tensor is read by tensor_of_plain_torch().
+  Tensors(const Group& of, bool of_torch) : group(of), of_torch_(of_torch) { kept_.reserve(2); }
 
   // Rejects memory that the group's ranks do not work on.
   Tensor input(const char* argument, nb::handle given) { return taken(argument, given, Access::read); }
@@ -87,7 +93,10 @@ class Tensors {
   const Group& group;
 
  private:
+  Tensor read(const char* argument, nb::handle given, Access access);
   Tensor kept(Tensor tensor);
+
+  bool of_torch_;
   std::vector<Tensor> kept_;
 };
 // Null without a tensor.

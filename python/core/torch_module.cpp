@@ -11,10 +11,9 @@ namespace weft::python {
 
 namespace {
 
-// For a call by weft.Group: the current stream's address, 0 on CPU ranks; nothing if torch must see the call.
-std::optional<std::uintptr_t> direct_stream(int cuda_device, nb::handle x, nb::handle y) {
-  if (!is_plain_and_unwatched(x, y)) return std::nullopt;
-  return reinterpret_cast<std::uintptr_t>(torch::current_stream(cuda_device));
+// Whether a call with this tensor is no direct one.
+bool must_see(nb::handle tensor) {
+  return !is_torch_tensor(tensor) || requires_gradients(tensor) || is_negated(tensor) || is_watched_by_torch();
 }
 
 // Operators take numbers for words.
@@ -45,8 +44,10 @@ void bind_torch(nb::module_& module) {
                           list_of(kWords<Padding>), list_of(kWords<Fp8Scaling>), list_of(kWords<ScaleType>),
                           list_of(kDispatchOutputs));
   });
-  module.def("_torch_direct_stream", direct_stream, nb::arg("cuda_device"), nb::arg("x").none(),
-             nb::arg("y").none() = nb::none());
+  if (torch_stream == nullptr) torch_stream = nb::module_::import_("builtins").attr("object")().release().ptr();
+  module.attr("_torch_stream") = nb::borrow(torch_stream);
+  nb::exception<Watched>(module, "_Watched");
+  module.def("_torch_must_see", must_see, nb::arg("tensor"));
   module.def("_torch_check", [] {
     if (const std::optional<Error> error = torch::take_last_error()) throw Error(*error);
   });

@@ -37,6 +37,16 @@ TEST(Groups, MembersAreOrderedByWorldRankAndColorMinusOneIsInNone) {
 
 // Rounding makes the region of three ranks larger than that of four ranks. It must not reach into the next group's
 // region.
+// Engines make many groups of the same ranks.
+TEST(Groups, TakeNoMoreMemory) {
+  expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int) {
+    const MemoryUse before = communicator.memory();
+    const Group first = communicator.split(0), second = communicator.split(0);
+    EXPECT_EQ(communicator.memory().window, before.window);
+    EXPECT_EQ(communicator.memory().control, before.control);
+  }));
+}
+
 TEST(Groups, RegionsOfSmallerGroupsFit) {
   constexpr std::size_t bytes = std::size_t{4} << 20, count = bytes / 4;
   Config config = cpu_config();

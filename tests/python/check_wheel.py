@@ -5,6 +5,7 @@ There is no compiler in it: the machine is checked by `python -m weft verify`, a
 """
 
 import argparse
+import importlib.util
 import os
 import re
 import shutil
@@ -47,6 +48,17 @@ def run(command, **options):
     return result.stdout
 
 
+def check_names():
+    """A system must not take a wheel whose libstdc++ it lacks."""
+    specification = importlib.util.spec_from_file_location("weft_wheel", ROOT / "tools/wheel.py")
+    tool = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tool)
+    for symbols, glibc in (("GLIBC_2.2.5", (2, 17)), ("GLIBC_2.34 GLIBC_2.14", (2, 34)), ("GLIBCXX_3.4.21", (2, 17)),
+                           ("GLIBC_2.34 GLIBCXX_3.4.30 GLIBCXX_3.4.9", (2, 35)), ("GLIBCXX_3.4.31", (2, 38))):
+        listed = "\n".join(f"  0x0020:   Name: {symbol}  Flags: none  Version: 4" for symbol in symbols.split())
+        assert tool.glibc_for(listed) == glibc, symbols
+
+
 def use(wheel, python, folder, version, verifies):
     run([python, "-m", "venv", folder])
     own = folder / "bin/python"
@@ -66,6 +78,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--installed", type=Path, required=True)
     args = parser.parse_args()
+    check_names()
     project = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
     version = re.search(r"project\(weft VERSION ([\d.]+)", project).group(1)
     with tempfile.TemporaryDirectory() as temporary:

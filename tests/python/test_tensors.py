@@ -140,9 +140,14 @@ def test_nothing_at_all_is_a_tensor(shape: tuple[int, ...]) -> None:
     def work(world: weft.Group) -> None:
         x, y = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         world.all_reduce(y, x)
+        world.reduce(y, x)
         world.all_gather_into_tensor(y, x)
+        world.all_to_all(y, x)
         world.reduce_scatter_tensor(y, x)
         world.broadcast(y, x)
+        world.gather(y, x)
+        world.scatter(y, x)
+        world.send_receive([(x, 0)], [(y, 0)])
         world.all_reduce(np.zeros((0, 16), np.float32)[:, ::2])
 
     alone(work)

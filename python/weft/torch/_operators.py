@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 from weft import _core
@@ -70,23 +72,27 @@ _define()
 ops = torch.ops.weft
 
 
-def refuse_gradients(x: torch.Tensor) -> None:
-    if x.requires_grad and torch.is_grad_enabled():
-        raise RuntimeError("weft has no gradients: call it under torch.no_grad(), or detach the tensor")
+is_compiling = torch.compiler.is_dynamo_compiling  # looked up once
+
+# With this stream, a method of weft.Group is a call without torch's dispatcher, which takes microseconds. It raises
+# Watched, before anything has happened, if torch must see the call: something traces or watches, or a tensor is no plain
+# memory without gradients. For methods of Group alone.
+CURRENT_STREAM, Watched = _core._torch_stream, _core._Watched
 
 
-is_compiling = torch.compiler.is_compiling  # looked up once
-
-
-def direct(cuda_device: int, x: torch.Tensor | None, y: torch.Tensor | None = None) -> int | None:
-    """The current stream's address if weft.Group can be called without torch's dispatcher, which takes microseconds.
-
-    Nothing traces or watches the call then, and the tensors are plain memory without gradients. On CPU ranks it is 0.
-    """
-    return None if is_compiling() else _core._torch_direct_stream(cuda_device, x, y)
+def refuse_gradients(values: Iterable[object]) -> None:
+    """Any of an operator's tensors may be on the way to a gradient: weights and residuals as well as the input."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                raise RuntimeError("weft has no gradients: call it under torch.no_grad(), or detach the tensor")
+        elif isinstance(value, list):
+            refuse_gradients(value)
 
 
 def call(operator: object, *values: object) -> object:
+    if torch.is_grad_enabled():
+        refuse_gradients(values)
     if is_compiling():
         return operator(*values)  # type: ignore[operator]
     try:

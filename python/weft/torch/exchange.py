@@ -53,7 +53,6 @@ class Exchange:
         **outputs: torch.Tensor | None,
     ) -> torch.Tensor:
         """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle."""
-        operators.refuse_gradients(input)
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
         end = self.number, operators.options(tag, blocks, threads), discard
@@ -73,7 +72,6 @@ class Exchange:
         threads: int = 0,
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
-        operators.refuse_gradients(input)
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
         end = self.number, operators.options(tag, blocks, threads), discard
@@ -107,7 +105,6 @@ class Exchange:
         threads: int = 0,
     ) -> None:
         """output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual."""
-        operators.refuse_gradients(input)
         tensors = output, input, handle, residual, source_wait_ns
         operators.call(operators.ops.combine.default, *tensors, self.number, operators.options(tag, blocks, threads))
 
@@ -115,7 +112,6 @@ class Exchange:
         self, input: torch.Tensor, handle: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """The first half of combine: waits for no rank."""
-        operators.refuse_gradients(input)
         options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.combine_send.default, input, handle, self.number, options)
 

@@ -10,6 +10,7 @@ import torch
 from weft import _core
 from weft._core import Group as CoreGroup
 from weft.torch import _operators as operators
+from weft.torch._operators import CURRENT_STREAM, Watched, is_compiling
 
 
 Message = tuple[torch.Tensor, int] | tuple[torch.Tensor, int, int]
@@ -63,10 +64,12 @@ class Group:
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
         options = _reduction_options(op, algorithm, tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, x)) is not None:
-            self.group.all_reduce(x, stream=stream)
-            return x
-        operators.refuse_gradients(x)
+        if not options and not is_compiling():
+            try:
+                self.group.all_reduce(x, stream=CURRENT_STREAM)
+                return x
+            except Watched:
+                pass
         operators.call(operators.ops.all_reduce_.default, x, self.number, options)
         return x
 
@@ -82,11 +85,13 @@ class Group:
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
         options = _reduction_options(op, algorithm, tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, x)) is not None:
+        if not (options or is_compiling() or _core._torch_must_see(x)):
             result = torch.empty_like(x, memory_format=torch.contiguous_format)
-            self.group.all_reduce(result, x, stream=stream)
-            return result
-        operators.refuse_gradients(x)
+            try:
+                self.group.all_reduce(result, x, stream=CURRENT_STREAM)
+                return result
+            except Watched:
+                pass
         made: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
         return made
 
@@ -103,10 +108,12 @@ class Group:
     ) -> None:
         """output = on rank `root` of the group, the reduction over ranks of their inputs."""
         options = _reduction_options(op, "automatic", tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
-            self.group.reduce(output, input, root=root, stream=stream)
-            return
-        operators.refuse_gradients(input)
+        if not options and not is_compiling():
+            try:
+                self.group.reduce(output, input, root=root, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.reduce.default, output, input, self.number, root, options)
 
     def all_gather_into_tensor(
@@ -114,10 +121,12 @@ class Group:
     ) -> None:
         """output = the inputs of all ranks, in rank order."""
         options = operators.options(tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
-            self.group.all_gather_into_tensor(output, input, stream=stream)
-            return
-        operators.refuse_gradients(input)
+        if not options and not is_compiling():
+            try:
+                self.group.all_gather_into_tensor(output, input, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, options)
 
     def reduce_scatter_tensor(
@@ -132,10 +141,12 @@ class Group:
     ) -> None:
         """output = this rank's part of the reduction of all inputs."""
         options = _reduction_options(op, "automatic", tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
-            self.group.reduce_scatter_tensor(output, input, stream=stream)
-            return
-        operators.refuse_gradients(input)
+        if not options and not is_compiling():
+            try:
+                self.group.reduce_scatter_tensor(output, input, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, options)
 
     def all_to_all(
@@ -143,10 +154,12 @@ class Group:
     ) -> None:
         """Part q of the input goes to rank q, and part r of the output comes from rank r."""
         options = operators.options(tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
-            self.group.all_to_all(output, input, stream=stream)
-            return
-        operators.refuse_gradients(input)
+        if not options and not is_compiling():
+            try:
+                self.group.all_to_all(output, input, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.all_to_all.default, output, input, self.number, options)
 
     def broadcast_(
@@ -154,10 +167,12 @@ class Group:
     ) -> torch.Tensor:
         """x = that of rank `root` of the group; returns x."""
         options = operators.options(tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, x)) is not None:
-            self.group.broadcast(x, root=root, stream=stream)
-            return x
-        operators.refuse_gradients(x)
+        if not options and not is_compiling():
+            try:
+                self.group.broadcast(x, root=root, stream=CURRENT_STREAM)
+                return x
+            except Watched:
+                pass
         operators.call(operators.ops.broadcast_.default, x, self.number, root, options)
         return x
 
@@ -173,10 +188,12 @@ class Group:
     ) -> None:
         """output = on rank `root` of the group, the inputs of all ranks, in rank order."""
         options = operators.options(tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, input, output)) is not None:
-            self.group.gather(output, input, root=root, stream=stream)
-            return
-        operators.refuse_gradients(input)
+        if not options and not is_compiling():
+            try:
+                self.group.gather(output, input, root=root, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.gather.default, output, input, self.number, root, options)
 
     def scatter(
@@ -191,28 +208,34 @@ class Group:
     ) -> None:
         """output = this rank's part of the input of rank `root` of the group."""
         options = operators.options(tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, output, input)) is not None:
-            self.group.scatter(output, input, root=root, stream=stream)
-            return
-        if input is not None:
-            operators.refuse_gradients(input)
+        if not options and not is_compiling():
+            try:
+                self.group.scatter(output, input, root=root, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.scatter.default, output, input, self.number, root, options)
 
     def send(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """Sends a tensor to rank `peer` of the group, which receives it."""
         options = operators.options(tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, tensor)) is not None:
-            self.group.send(tensor, peer, stream=stream)
-            return
-        operators.refuse_gradients(tensor)
+        if not options and not is_compiling():
+            try:
+                self.group.send(tensor, peer, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.send.default, tensor, self.number, peer, options)
 
     def receive(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """tensor = what rank `peer` of the group sends."""
         options = operators.options(tag, blocks, threads)
-        if not options and (stream := operators.direct(self.cuda_device, tensor)) is not None:
-            self.group.receive(tensor, peer, stream=stream)
-            return
+        if not options and not is_compiling():
+            try:
+                self.group.receive(tensor, peer, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
         operators.call(operators.ops.receive.default, tensor, self.number, peer, options)
 
     def send_receive(
@@ -222,8 +245,6 @@ class Group:
         from_here, to_here = [message[0] for message in sends], [message[0] for message in receives]
         if not from_here and not to_here:  # an operator needs a tensor, which tells it the device
             return
-        for x in from_here:
-            operators.refuse_gradients(x)
         numbers = [number for message in (*receives, *sends) for number in _peer_and_tag(message)]
         options = operators.options(0, blocks, threads)
         operators.call(operators.ops.send_receive.default, to_here, from_here, numbers, self.number, options)
@@ -255,7 +276,6 @@ class Group:
         threads: int = 0,
     ) -> None:
         """A layer's sum, residual and RMSNorm; with `fp8_rows` also its rows as e4m3 (weft.Fp8Output)."""
-        operators.refuse_gradients(input)
         operators.call(
             operators.ops.all_reduce_rms_norm.default,
             output,
@@ -289,8 +309,6 @@ class Group:
         """output = the rows of all ranks, each in its slot; of one tensor, or of 1 to 8."""
         outputs = [output] if isinstance(output, torch.Tensor) else list(output)
         inputs = [input] if isinstance(input, torch.Tensor) else list(input)
-        for x in inputs:
-            operators.refuse_gradients(x)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
         options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, options)
@@ -307,7 +325,6 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = this rank's slot of the reduction of all inputs."""
-        operators.refuse_gradients(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
         options = _reduction_options(op, "automatic", tag, blocks, threads)
         operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, options)
@@ -325,7 +342,6 @@ class Group:
         split_slots: bool = False,
     ) -> None:
         """output = the rows of one slot of a tensor that all_gather_v has made. Local."""
-        operators.refuse_gradients(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
         operators.call(operators.ops.take_rows.default, output, input, *rules, slots, slot, shards, shard, split_slots)
 

@@ -1,0 +1,79 @@
+"""Calls of weft.torch: which of them go past torch's dispatcher, and which are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import weft
+import weft.torch
+from torch_cases import Case
+from torch_operators import alone, calls_of
+
+
+def test_gradients_are_refused_for_any_tensor() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group, x, tracked = weft.torch.Group(rank.world), torch.ones(2, 8), torch.ones(2, 8, requires_grad=True)
+        norm, counts = torch.ones(8, requires_grad=True), weft.torch.Counts([2])
+        refused: list[Callable[[], object]] = [
+            lambda: group.all_reduce_(tracked),
+            lambda: group.all_reduce_rms_norm(None, x, x, norm),
+            lambda: group.all_reduce_rms_norm(None, x, x, torch.ones(8), tracked),
+            lambda: group.all_gather_v([x, x], [x, tracked], counts),
+            lambda: group.reduce_scatter_v(x, tracked, counts),
+            lambda: group.gather(x, tracked),
+            lambda: group.scatter(x, tracked),
+            lambda: group.send_receive([(tracked, 0)], [(x, 0)]),
+            lambda: torch.compile(lambda: group.all_reduce(tracked), fullgraph=True, backend="aot_eager")(),
+        ]
+        for call in refused:
+            with pytest.raises(RuntimeError, match="weft has no gradients|gradients"):
+                call()
+        assert calls_of(group) == 0
+        case = Case(group)
+        case.exchanged()
+        for call in (case.dispatch_and_combine, case.halves_of_an_exchange):
+            case.topk_weights.requires_grad_(True)
+            with pytest.raises(RuntimeError, match="weft has no gradients"):
+                call()
+
+    alone(work)
+
+
+def test_direct_calls_do_not_ask_the_dispatcher() -> None:
+    """And those that torch must see do: with gradients off, views that are negated, types without a name."""
+
+    def work(rank: weft.Communicator) -> None:
+        group, x = weft.torch.Group(rank.world), torch.arange(6.0)
+        seen.clear()
+        group.all_reduce_(x)
+        group.all_gather_into_tensor(torch.empty(6), x)
+        group.gather(torch.empty(6), x)
+        strange = torch.tensor([1 + 2j, 3 - 4j])
+        assert torch.equal(group.broadcast_(strange), torch.tensor([1 + 2j, 3 - 4j]))
+        assert not seen
+        negated, result = torch._neg_view(x), torch.empty(6)
+        group.all_gather_into_tensor(result, negated)
+        assert torch.equal(result, -x) and len(seen) == 1
+        with torch.no_grad():
+            group.all_reduce_(torch.ones(3, requires_grad=True))
+        assert len(seen) == 2
+        with pytest.raises(weft.Error, match="negated lazily"):
+            group.group.all_gather_into_tensor(result, negated)
+        with pytest.raises(weft.Error, match="negated lazily"):
+            weft.Recording.capture(rank, lambda: group.group.all_gather_into_tensor(result, negated))
+
+    seen: list[object] = []
+    original = weft.torch._operators.call
+
+    def spy(operator: Any, *values: Any) -> object:
+        seen.append(operator)
+        return original(operator, *values)
+
+    weft.torch._operators.call = spy
+    try:
+        alone(work)
+    finally:
+        weft.torch._operators.call = original

@@ -78,6 +78,9 @@ NumberedExchange exchange_of(std::int64_t number) {
 }
 
 void check_device(const Group& group, const Tensor& tensor) {
+  if (tensor.type.bits == 0)  // Stack::taken() could not say it: other ranks wait for this call
+    reject(fmt::format("a tensor of more than {} dimensions, or of a type that Weft has no name for",
+                       Tensor::kMostDimensions));
   if (tensor.on_gpu() == (group.device() == Device::cuda)) return;
   reject(fmt::format("a tensor on {}, but the group's ranks work on {}", device_text(tensor), name(group.device())));
 }
@@ -119,13 +122,13 @@ Tensor Stack::taken(TensorHandle handle) {
   check(f.aoti_torch_get_device_type(handle, &device_type), "get_device_type");
   check(f.aoti_torch_get_device_index(handle, &device), "get_device_index");
   check(f.aoti_torch_get_data_ptr(handle, &data), "get_data_ptr");
-  if (dimensions > Tensor::kMostDimensions)
-    reject(fmt::format("a tensor of {} dimensions; at most {}", dimensions, Tensor::kMostDimensions));
   tensor.data = static_cast<char*>(data);
-  tensor.type = type_of(type_named(type));
-  tensor.dimensions = static_cast<int>(dimensions);
-  std::copy_n(sizes, dimensions, tensor.shape.begin());
-  std::copy_n(strides, dimensions, tensor.strides.begin());
+  if (const std::string_view named = type_named(type); dimensions <= Tensor::kMostDimensions && !named.empty()) {
+    tensor.type = type_of(named);
+    tensor.dimensions = static_cast<int>(dimensions);
+    std::copy_n(sizes, dimensions, tensor.shape.begin());
+    std::copy_n(strides, dimensions, tensor.strides.begin());
+  }
   tensor.device = device_type == f.cuda ? nb::dlpack::device{nb::device::cuda::value, device}
                                         : nb::dlpack::device{nb::device::cpu::value, 0};
   if (recorded_tensors != nullptr) recorded_tensors->push_back(tensor);

@@ -60,6 +60,7 @@ class Stack {
  private:
   Value next();
   std::vector<Value> list();
+  // Without a type: check_device() rejects it, where others are told.
   Tensor taken(TensorHandle handle);
 
   Value* values_;
@@ -99,6 +100,7 @@ struct Operator {
 const std::vector<Operator>& exchange_operators();
 const std::vector<Operator>& message_operators();
 
+// Every tensor of a call but counts and handles goes through it.
 void check_device(const Group& group, const Tensor& tensor);
 // A tensor that the root alone has, as of_root gives it.
 const Tensor* checked_of_root(const char* argument, const Group& group, int root, const std::optional<Tensor>& given);

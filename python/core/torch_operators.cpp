@@ -14,11 +14,12 @@ template <bool InPlace>
 void all_reduce(Stack& stack) {
   const Tensor in = stack.tensor();
   const Group group = group_of(stack.integer());
-  const Tensor out = InPlace ? in : empty_like(in);
+  Tensor out;
   make(
       group,
       [&] {
         check_device(group, in);
+        out = InPlace ? in : empty_like(in);
         AllReduceArgs args = all_reduce_args(out, in);
         args.algorithm = set_options(args, stack).algorithm();
         return args;

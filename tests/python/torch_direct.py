@@ -9,6 +9,7 @@ import pytest
 import torch
 import weft
 import weft.torch
+from ranks import run_ranks
 from torch_cases import Case
 from torch_operators import alone, calls_of
 
@@ -40,6 +41,26 @@ def test_gradients_are_refused_for_any_tensor() -> None:
                 call()
 
     alone(work)
+
+
+STRANGE = {
+    "nine dimensions": torch.ones([1] * 9),
+    "negated lazily, nine dimensions": torch._neg_view(torch.ones([1] * 9)),
+    "complex": torch.ones(3, dtype=torch.complex64),
+    "conjugated lazily": torch.ones(3, dtype=torch.complex64).conj(),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("name", ["all_reduce_", "all_reduce"])
+def test_a_tensor_that_is_refused_is_told_to_those_who_wait(name: str, kind: str) -> None:
+    def work(rank: weft.Communicator) -> None:
+        call = getattr(weft.torch.Group(rank.world), name)
+        with pytest.raises(weft.Error) as told:
+            call(STRANGE[kind] if rank.rank else torch.ones(3))
+        assert told.value.code == (weft.Errc.invalid_argument if rank.rank else weft.Errc.mismatch)
+
+    run_ranks(2, work, weft.Config(device="cpu", deadline=None))
 
 
 def test_direct_calls_do_not_ask_the_dispatcher() -> None:

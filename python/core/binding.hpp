@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "known_types.hpp"
 #include "tensor.hpp"
 #include "threads.hpp"
 #include "weft/weft.hpp"
@@ -61,7 +62,6 @@ Stream stream_of(nb::handle given, const Group& group);
 // What weft.torch.Group gives as a call's stream: torch's current one. Such a call throws Watched if torch must see it:
 // a mode or a tracer watches calls, or a tensor that this rank uses is no plain memory without gradients.
 inline PyObject* torch_stream = nullptr;  // an object of its own
-bool is_watched_by_torch();               // whether a mode or a tracer of torch sees this thread's calls
 
 // Every call takes these beside its tensors.
 struct CallOptions {

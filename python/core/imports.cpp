@@ -143,7 +143,7 @@ Tensor tensor_of(const char* argument, nb::handle given, Access access) {
 }
 
 Tensor tensor_of_plain_torch(const char* argument, nb::handle given, Access access) {
-  if (!is_torch_tensor(given) || requires_gradients(given) || is_negated(given)) throw Watched();
+  if (!is_plain_torch_tensor(given)) throw Watched();
   return imported_from_torch(argument, given, access);
 }
 

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "binding.hpp"
-
 namespace weft::python {
 
 namespace {
@@ -42,7 +40,7 @@ struct DlpackTable {
   void* current_work_stream;
 };
 
-// What is asked of torch's tensors. Python keeps the names, so that a look-up need not make them.
+// How torch's tensors are asked. The names are made once, not in each look-up.
 struct TorchTensors {
   nb::str requires_grad = nb::str("requires_grad"), is_neg = nb::str("is_neg"), is_conj = nb::str("is_conj");
   const DlpackTable* table = nullptr;  // null: an older torch
@@ -112,12 +110,12 @@ bool is_torch_tensor(nb::handle given) {
   return type.is_of(given);
 }
 
-bool requires_gradients(nb::handle tensor) {
-  return is_true(tensor.attr(torch_tensors().requires_grad));
-}
-
 bool is_negated(nb::handle tensor) {
   return is_true(tensor.attr(torch_tensors().is_neg)());
+}
+
+bool is_plain_torch_tensor(nb::handle given) {
+  return is_torch_tensor(given) && !is_true(given.attr(torch_tensors().requires_grad)) && !is_negated(given);
 }
 
 std::optional<Tensor> tensor_of_torch(const char* argument, nb::handle given) {

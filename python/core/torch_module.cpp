@@ -13,7 +13,7 @@ namespace {
 
 // Whether a call with this tensor is no direct one.
 bool must_see(nb::handle tensor) {
-  return !is_torch_tensor(tensor) || requires_gradients(tensor) || is_negated(tensor) || is_watched_by_torch();
+  return !is_plain_torch_tensor(tensor) || is_watched_by_torch();
 }
 
 // Operators take numbers for words.

@@ -48,27 +48,33 @@ def sleeping(made: weft.Communicator) -> None:
     made.acquire()
 
 
-def methods(world: weft.Group) -> dict[str, Callable[[], object]]:
-    """Calls in which rank 0 waits for rank 1."""
-    x, y, rows = np.ones((1, 8), np.float32), np.zeros((1, 8), np.float32), np.zeros((2, 8), np.float32)
-    halves, (normed, rest), gamma = np.zeros((2, 8), np.float16), np.zeros((2, 2, 8), np.float16), np.ones(8, np.float16)
-    one, table = np.ones(1, np.int32), np.zeros(weft.GatheredCounts(2).words, np.int32)
-    counts, peer = weft.Counts(np.ones(2, np.int32)), 1 - world.rank
-    return {
-        "reduce": lambda: world.reduce(y, x, root=0),
-        "all_gather_into_tensor": lambda: world.all_gather_into_tensor(rows, x),
-        "reduce_scatter_tensor": lambda: world.reduce_scatter_tensor(y, rows),
-        "all_to_all": lambda: world.all_to_all(np.zeros((2, 8), np.float32), rows),
-        "broadcast": lambda: world.broadcast(y, x, root=1),
-        "all_gather_v": lambda: world.all_gather_v(rows, x, counts),
-        "reduce_scatter_v": lambda: world.reduce_scatter_v(y, rows, counts),
-        "all_gather_counts": lambda: world.all_gather_counts(table, one),
-        "all_reduce_rms_norm": lambda: world.all_reduce_rms_norm(normed, rest, halves, gamma),
-        "send_receive": lambda: world.send_receive([(x, peer)], [(y, peer)]),
-        "receive": lambda: world.send(x, 0) if world.rank else world.receive(y, 1),
-        "gather": lambda: world.gather(rows, x, root=0),
-        "scatter": lambda: world.scatter(y, rows, root=1),
-    }
+def of_ones(*shape: int, type: type = np.float32) -> np.ndarray:
+    return np.ones(shape, type)
+
+
+# Calls in which rank 0 waits for rank 1.
+METHODS: dict[str, Callable[[weft.Group], object]] = {
+    "reduce": lambda world: world.reduce(of_ones(1, 8), of_ones(1, 8), root=0),
+    "all_gather_into_tensor": lambda world: world.all_gather_into_tensor(of_ones(2, 8), of_ones(1, 8)),
+    "reduce_scatter_tensor": lambda world: world.reduce_scatter_tensor(of_ones(1, 8), of_ones(2, 8)),
+    "all_to_all": lambda world: world.all_to_all(of_ones(2, 8), of_ones(2, 8)),
+    "broadcast": lambda world: world.broadcast(of_ones(1, 8), of_ones(1, 8), root=1),
+    "all_gather_v": lambda world: world.all_gather_v(of_ones(2, 8), of_ones(1, 8), weft.Counts([1, 1])),
+    "reduce_scatter_v": lambda world: world.reduce_scatter_v(of_ones(1, 8), of_ones(2, 8), weft.Counts([1, 1])),
+    "all_gather_counts": lambda world: world.all_gather_counts(
+        of_ones(weft.GatheredCounts(2).words, type=np.int32), of_ones(1, type=np.int32)
+    ),
+    "all_reduce_rms_norm": lambda world: world.all_reduce_rms_norm(
+        of_ones(2, 8, type=np.float16),
+        of_ones(2, 8, type=np.float16),
+        of_ones(2, 8, type=np.float16),
+        of_ones(8, type=np.float16),
+    ),
+    "send_receive": lambda world: world.send_receive([(of_ones(8), 1 - world.rank)], [(of_ones(8), 1 - world.rank)]),
+    "receive": lambda world: world.send(of_ones(8), 0) if world.rank else world.receive(of_ones(8), 1),
+    "gather": lambda world: world.gather(of_ones(2, 8), of_ones(1, 8), root=0),
+    "scatter": lambda world: world.scatter(of_ones(1, 8), of_ones(2, 8), root=1),
+}
 
 
 CALLS: dict[str, Callable[[weft.Communicator], Rank]] = {
@@ -83,16 +89,10 @@ CALLS: dict[str, Callable[[weft.Communicator], Rank]] = {
 }
 
 
-METHODS = (
-    "reduce all_gather_into_tensor reduce_scatter_tensor all_to_all broadcast all_gather_v reduce_scatter_v "
-    "all_gather_counts all_reduce_rms_norm send_receive receive gather scatter"
-).split()
-
-
 @pytest.mark.parametrize("name", [*CALLS, *METHODS])
 def test_other_threads_run_while_a_rank_waits(name: str) -> None:
     """Rank 0 waits until this thread makes the call of rank 1, and a third thread counts meanwhile."""
-    call = CALLS.get(name, lambda made: (made, methods(made.world)[name]))
+    call = CALLS.get(name, lambda made: (made, lambda: METHODS[name](made.world)))
     first, second = on_each(weft.Communicator.local(2, CPU), call)
     begun, counted, done = threading.Event(), threading.Event(), threading.Event()
 

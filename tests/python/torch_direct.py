@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ import weft
 import weft.torch
 from ranks import run_ranks
 from torch_cases import Case
-from torch_operators import alone, calls_of
+from torch_operators import alone, calls_of, spied_on
 
 
 def test_gradients_are_refused_for_any_tensor() -> None:
@@ -30,7 +29,7 @@ def test_gradients_are_refused_for_any_tensor() -> None:
             lambda: torch.compile(lambda: group.all_reduce(tracked), fullgraph=True, backend="aot_eager")(),
         ]
         for call in refused:
-            with pytest.raises(RuntimeError, match="weft has no gradients|gradients"):
+            with pytest.raises(RuntimeError, match="weft has no gradients"):
                 call()
         assert calls_of(group) == 0
         case = Case(group)
@@ -68,7 +67,6 @@ def test_direct_calls_do_not_ask_the_dispatcher() -> None:
 
     def work(rank: weft.Communicator) -> None:
         group, x = weft.torch.Group(rank.world), torch.arange(6.0)
-        seen.clear()
         group.all_reduce_(x)
         group.all_gather_into_tensor(torch.empty(6), x)
         group.gather(torch.empty(6), x)
@@ -86,15 +84,5 @@ def test_direct_calls_do_not_ask_the_dispatcher() -> None:
         with pytest.raises(weft.Error, match="negated lazily"):
             weft.Recording.capture(rank, lambda: group.group.all_gather_into_tensor(result, negated))
 
-    seen: list[object] = []
-    original = weft.torch._operators.call
-
-    def spy(operator: Any, *values: Any) -> object:
-        seen.append(operator)
-        return original(operator, *values)
-
-    weft.torch._operators.call = spy
-    try:
+    with spied_on() as seen:
         alone(work)
-    finally:
-        weft.torch._operators.call = original

@@ -35,6 +35,23 @@ def through_operators() -> Iterator[None]:
         weft.torch.group.is_compiling = original  # type: ignore[attr-defined]
 
 
+@contextmanager
+def spied_on() -> Iterator[list[tuple[Any, tuple[Any, ...]]]]:
+    """The operators that weft.torch calls, with their values."""
+    called: list[tuple[Any, tuple[Any, ...]]] = []
+    original = weft.torch._operators.call
+
+    def spy(operator: Any, *values: Any) -> object:
+        called.append((operator, values))
+        return original(operator, *values)
+
+    weft.torch._operators.call = spy
+    try:
+        yield called
+    finally:
+        weft.torch._operators.call = original
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_operator_has_the_bits_of_the_method(name: str) -> None:
     def work(rank: weft.Communicator) -> None:
@@ -166,8 +183,6 @@ def test_a_compiler_keeps_messages() -> None:
 
 @pytest.mark.parametrize("name", ALONE)
 def test_opcheck(name: str) -> None:
-    called: list[tuple[Any, tuple[Any, ...]]] = []
-
     def work(rank: weft.Communicator) -> None:
         case = Case(weft.torch.Group(rank.world))
         case.broadcast = lambda: [case.group.broadcast_(case.x.clone())]  # type: ignore[method-assign]
@@ -178,18 +193,8 @@ def test_opcheck(name: str) -> None:
             if "_wait" not in str(operator) and "_send" not in str(operator):  # a half is not made twice
                 torch.library.opcheck(operator, values)
 
-    original = weft.torch._operators.call
-
-    def spy(operator: Any, *values: Any) -> object:
-        called.append((operator, values))
-        return original(operator, *values)
-
-    weft.torch._operators.call = spy
-    try:
-        with through_operators():
-            alone(work)
-    finally:
-        weft.torch._operators.call = original
+    with through_operators(), spied_on() as called:
+        alone(work)
 
 
 def test_errors_have_their_records() -> None:

@@ -210,16 +210,17 @@ void expect_well(const RankBody& body) {
   expect_all_well(run_world(kRanks, cpu_config(), body));
 }
 
-// In the world, and in groups across the hosts and on one host.
-// Any that NCCL makes as Weft does: it refuses averages of u8.
+// NCCL would divide the sum that has wrapped.
 bool is_refused(DataType type, ReduceOp op) {
   return type == DataType::u8 && op == ReduceOp::avg;
 }
+// Any that is not refused.
 ReduceOp op_of(DataType type, std::uint32_t seed) {
   const ReduceOp op = kOps[seed % std::size(kOps)];
   return is_refused(type, op) ? ReduceOp::sum : op;
 }
 
+// In the world, and in groups across the hosts and on one host.
 TEST(ApartFabric, EqualFormsGoByNccl) {
   std::vector<Move> moves;
   for (const Kind kind : kEqual) {
@@ -265,7 +266,6 @@ TEST(ApartFabric, AllReducesGoByNccl) {
   });
 }
 
-// NCCL would divide the sum that has wrapped.
 TEST(ApartFabric, AveragesOfBytesAreRefused) {
   expect_well([](Communicator& communicator, int) {
     std::uint8_t x[8] = {};

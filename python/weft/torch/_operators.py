@@ -76,7 +76,8 @@ is_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 
 # With this stream, a method of weft.Group is a call without torch's dispatcher, which takes microseconds. It raises
 # Watched, before anything has happened, if torch must see the call: something traces or watches, or a tensor is no plain
-# memory without gradients. For methods of Group alone.
+# memory without gradients. For methods of Group alone. The `try` stands in each of them: a function around it would
+# take 0.4 µs of the 2 that a call from Python may cost.
 CURRENT_STREAM, Watched = _core._torch_stream, _core._Watched
 
 

@@ -87,11 +87,8 @@ class Group:
         options = _reduction_options(op, algorithm, tag, blocks, threads)
         if not (options or is_compiling() or _core._torch_must_see(x)):
             result = torch.empty_like(x, memory_format=torch.contiguous_format)
-            try:
-                self.group.all_reduce(result, x, stream=CURRENT_STREAM)
-                return result
-            except Watched:
-                pass
+            self.group.all_reduce(result, x, stream=CURRENT_STREAM)
+            return result
         made: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
         return made
 

@@ -57,6 +57,21 @@ TEST(VerifyChecks, SoundPairsPass) {
   EXPECT_TRUE(failed(checks).empty());
 }
 
+// Each figure is the better one, with its spread.
+TEST(VerifyChecks, APairThatIsMeasuredAgainKeepsItsBestFigures) {
+  PairFigure one = sound_pairs()[4], other = one;
+  one.us = 3.7;
+  one.gb_per_s = 340;
+  one.small.us = other.large.us = 9;
+  for (const PairFigure& best : {best_of(one, other), best_of(other, one)}) {
+    EXPECT_EQ(best.us, 2.2);
+    EXPECT_EQ(best.gb_per_s, 340);
+    EXPECT_EQ(best.small.us, other.small.us);
+    EXPECT_EQ(best.large.us, one.large.us);
+    EXPECT_EQ(best.b, 3);
+  }
+}
+
 TEST(VerifyChecks, ASlowPairIsNamedWithWhatWasExpected) {
   auto pairs = sound_pairs();
   pairs[4].gb_per_s = 200;  // 1 ↔ 3

@@ -57,6 +57,19 @@ PairFigure figure_of_pair(const Result& small, const Result& large) {
           .large = figure_of(large)};
 }
 
+PairFigure best_of(const PairFigure& one, const PairFigure& other) {
+  PairFigure best = one;
+  if (other.us < one.us) {
+    best.us = other.us;
+    best.small = other.small;
+  }
+  if (other.gb_per_s > one.gb_per_s) {
+    best.gb_per_s = other.gb_per_s;
+    best.large = other.large;
+  }
+  return best;
+}
+
 std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
   std::vector<Check> checks;
   for (const PairFigure& pair : figures) {

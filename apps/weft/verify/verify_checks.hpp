@@ -45,6 +45,9 @@ inline double gb_per_s(std::size_t bytes, double us) {
 // The figures of two ranks, from their all-reduces of a small and a large message.
 PairFigure figure_of_pair(const Result& small, const Result& large);
 
+// Two measurements of one pair: the better time and the better bandwidth.
+PairFigure best_of(const PairFigure& one, const PairFigure& other);
+
 // Bandwidths of shorter messages depend on latencies more than on links.
 inline constexpr std::size_t kLeastJudgedBytes = 16 << 20;
 

@@ -17,28 +17,12 @@
 #include "common/progress.hpp"
 #include "common/sizes.hpp"
 #include "ops/all_reduce/all_reduce_plan.hpp"
+#include "verify/verify_advice.hpp"
 
 namespace weft::cli {
 namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
-
-constexpr const char* kWrongPair =
-    "Data between these two is lost or changed: look for NVLink errors (nvidia-smi nvlink --errorcounters), Xid "
-    "messages (dmesg), ECC errors (nvidia-smi -q -d ECC) and, without NVLink, IOMMU or ACS settings. Do not serve "
-    "from this machine.";
-constexpr const char* kWrongResult =
-    "If a pair fails, too, look there first. If all pairs are right, this is a bug of Weft's: please report it with "
-    "the file that --json writes.";
-constexpr const char* kFault =
-    "A rank did not answer: look for other programs on its processor or GPU (nvidia-smi), for Xid messages (dmesg), "
-    "and whether --deadline leaves enough time; then run this again.";
-constexpr const char* kNoCommunicator =
-    "Nothing was measured: the ranks could not be connected. `weft info` shows what this machine offers, "
-    "WEFT_LOG=debug how far it came.";
-constexpr const char* kNoPeerMemory =
-    "Weft's own algorithms need GPUs that store into each other's memory: NVLink, or PCIe peer access, with NCCL's "
-    "symmetric memory (NCCL_CUMEM_ENABLE and NCCL_P2P_DISABLE unset). nvidia-smi topo -p2p w shows what there is.";
 
 // The state of one run of the checks.
 class Inspection {
@@ -315,6 +299,18 @@ void Inspection::check_pairs(Ranks& ranks) {
   std::unique_ptr<PairBench> bench;
   Steps steps;
   steps.emplace_back("a group for every pair", [&] { bench = open_pair_bench(ranks, large); });
+  const auto reduced_by = [&, this](int a, int b) {
+    const std::string who = fmt::format("ranks {} ↔ {}", a, b);
+    const Result small = bench->all_reduce(a, b, kLatencyBytes / 2, 2 * samples() + 1);
+    const Result wide = bench->all_reduce(a, b, large / 2, samples());
+    add(small, "all_reduce sum bf16", who, {a, b}, kWrongPair);
+    add(wide, "all_reduce sum bf16", who, {a, b}, kWrongPair);
+    PairFigure pair = figure_of_pair(small, wide);
+    pair.a = a;
+    pair.b = b;
+    pair.link_rate = std::min(link_rate(a, b), link_rate(b, a));
+    return pair;
+  };
   for (int a = 0; a < found_.world; ++a) {
     for (int b = a + 1; b < found_.world; ++b) {
       const auto copy = [&, this](int from, int to) {
@@ -326,20 +322,24 @@ void Inspection::check_pairs(Ranks& ranks) {
       };
       copy(a, b);
       copy(b, a);
-      const std::string who = fmt::format("ranks {} ↔ {}", a, b);
-      steps.emplace_back(fmt::format("all_reduce {}", who), [&, this, who, a, b] {
-        const Result small = bench->all_reduce(a, b, kLatencyBytes / 2, 2 * samples() + 1);
-        const Result wide = bench->all_reduce(a, b, large / 2, samples());
-        add(small, "all_reduce sum bf16", who, {a, b}, kWrongPair);
-        add(wide, "all_reduce sum bf16", who, {a, b}, kWrongPair);
-        PairFigure& pair = found_.pairs.emplace_back(figure_of_pair(small, wide));
-        pair.a = a;
-        pair.b = b;
-        pair.link_rate = std::min(link_rate(a, b), link_rate(b, a));
-      });
+      steps.emplace_back(fmt::format("all_reduce ranks {} ↔ {}", a, b),
+                         [&, this, a, b] { found_.pairs.push_back(reduced_by(a, b)); });
     }
   }
   if (!run_steps(steps)) return;
+  // Another program may disturb a measurement. Links that are slow are slow each time: so look twice more.
+  for (int turn = 0; turn < 2; ++turn) {
+    Steps again;
+    for (const Check& check : judge_pairs(found_.pairs)) {
+      if (check.passed) continue;
+      const auto pair = std::ranges::find_if(found_.pairs, [&](const PairFigure& p) {
+        return std::vector{p.a, p.b} == check.ranks;
+      });
+      again.emplace_back(fmt::format("all_reduce {}, once more", check.who),
+                         [&, pair] { *pair = best_of(*pair, reduced_by(pair->a, pair->b)); });
+    }
+    if (!run_steps(again)) return;
+  }
   for (Check& check : judge_pairs(found_.pairs)) found_.checks.push_back(std::move(check));
 }
 

@@ -46,6 +46,7 @@ if(cli_files AND sim_files AND NOT sanitized)
   add_library(weft-sim STATIC ${sim_files})
   target_link_libraries(weft-sim PUBLIC weft_internal Boost::context)
   weft_quickly_compiled(weft-sim)
+  target_compile_definitions(weft-sim PRIVATE WEFT_KEEPS_LOOPS)
   # GCC 12 does not see that a sum's first term is always taken.
   target_compile_options(weft-sim PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)

@@ -27,6 +27,7 @@ target_link_libraries(weft_internal INTERFACE
 set(sanitized OFF)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(sanitized ON)
+  add_compile_definitions(WEFT_KEEPS_LOOPS)  # base/function.hpp
 endif()
 
 # Sums must have the same bits everywhere: no multiply-add is fused unless the source says so.

@@ -237,6 +237,7 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   add_dependencies(weft-sim-tests weft_mutated)
   target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)
   weft_quickly_compiled(weft-sim-tests)
+  target_compile_definitions(weft-sim-tests PRIVATE WEFT_KEEPS_LOOPS)
   # As for weft-sim (cmake/cli.cmake).
   target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-sim-tests PRIVATE weft_internal weft-oracle Boost::context GTest::gtest_main)

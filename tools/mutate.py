@@ -98,6 +98,9 @@ def main():
     for number, mutant in enumerate(mutants, 1):
         for edit in mutant["edits"]:
             by_file.setdefault(edit["file"], []).append((number, {**edit, "name": mutant["name"]}))
+    for old in args.output.rglob("*.[hc]pp"):  # of a file that no mutant changes any more
+        if str(old.relative_to(args.output)) not in by_file and not old.name.startswith("mutant"):
+            old.unlink()
     for name, edits in by_file.items():
         text = (args.source / name).read_text(encoding="utf-8")
         write(args.output / name, mutate(text, edits, name))

@@ -18,3 +18,9 @@
 #define WEFT_UNROLL _Pragma("GCC unroll 8")
 #define WEFT_NO_UNROLL
 #endif
+
+// The simulator and the sanitizers compile faster without unrolled loops, and their speed does not count.
+#if defined(WEFT_KEEPS_LOOPS)
+#undef WEFT_UNROLL
+#define WEFT_UNROLL
+#endif

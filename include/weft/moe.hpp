@@ -104,6 +104,10 @@ struct MoeExchangeArgs {
   // Combine multiplies by the weights that dispatch was given. rank_major: the weights go to the experts' ranks, and
   // combine takes rows as they are.
   bool weighted = true;
+  // The weights are given to combine, not to dispatch, and sums have the same bits (DeepEP's low-latency mode does so).
+  // Only if weighted, and not rank_major. A rank then adds up a row once its owner's weights have come: combine waits
+  // once more. In halves only the weights travel before the wait: combine_wait() adds up, so it reads `input`.
+  bool weights_at_combine = false;
   // Rank of the group that holds each expert; a rank's experts are numbered in ascending order. Empty: as even as
   // possible, in contiguous blocks, larger blocks first.
   std::vector<std::uint32_t> rank_of_expert = {};
@@ -165,7 +169,7 @@ struct DispatchArgs {
   const void* scales = nullptr;    // [tokens, scale_bytes], if the exchange has scale_bytes
   const void* topk_ids = nullptr;  // [tokens, top_k] i32, or i64; an id outside 0 … experts − 1 stands for none
   bool topk_ids_are_i64 = false;
-  const float* topk_weights = nullptr;  // [tokens, top_k], if the exchange is weighted
+  const float* topk_weights = nullptr;  // [tokens, top_k], if the exchange is weighted; ignored if combine takes them
   std::uint32_t tokens = 0;             // of this rank, 0 … MoeExchangeArgs::tokens; ranks may differ
 
   // Outputs, on the device, of MoeExchange::output_rows() rows. Rows that no token takes are not written.
@@ -206,6 +210,8 @@ struct CombineArgs {
   // [MoeExchange::output_rows(), hidden] of combine_type, rows at the places of dispatch. rank_major: the sum of what
   // this rank's experts made of a token. Rows of tokens that have no expert here are not read.
   const void* input = nullptr;
+  // [tokens, top_k], as in DispatchArgs, if the exchange has weights_at_combine; otherwise null. Read by the send.
+  const float* topk_weights = nullptr;
   const void* residual = nullptr;  // [tokens, hidden], added last; or null
   // [tokens, hidden]; tokens without an expert become 0 (or the residual). On a rank without tokens, `residual` and
   // `output` are ignored.
@@ -220,7 +226,7 @@ struct CombineArgs {
 struct MoeExchangeMemory {
   std::size_t dispatch = 0;  // receive buffers of dispatch, of one bank; there are two
   std::size_t combine = 0;   // of combine, likewise
-  std::size_t tables = 0;    // routing that combine needs, of all handle slots
+  std::size_t tables = 0;    // routing that combine needs, of all handle slots, and weights that it is given
   std::size_t window = 0;    // all of them: the device's memory taken, besides 20 KiB of control memory that last
   std::size_t output = 0;    // of the caller: dispatch's rows and scales, and rank_major's ids and weights
 };
@@ -265,7 +271,7 @@ class MoeExchange {
   // Communicator::release(), Errc::timeout included; no call may come while it runs. Sends without a wait, and
   // dispatches without a combine, are void. From then on every call on this exchange, by any copy, is rejected with
   // Errc::released. Graphs and recordings that hold such a call end with that code in status(), as after a release().
-  // They store nothing, but a dispatch on GPUs may read its input, ids and weights, which must still be there. So
+  // They store nothing, but a call on GPUs may read its input, ids and weights, which must still be there. So
   // destroy or capture anew. Errc::released on all ranks: one names an exchange that has been freed, or the
   // communicator's memory is released. Errc::invalid_argument: ranks free different ones. Errc::rendezvous: a rank does
   // not call. After these errors nothing has happened, and the exchange goes on.

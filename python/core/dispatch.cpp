@@ -88,7 +88,7 @@ void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle ou
 }
 
 struct Combined {
-  nb::handle output, input, residual, source_wait_ns;
+  nb::handle output, input, topk_weights, residual, source_wait_ns;
 };
 using CombineCall = void (MoeExchange::*)(const CombineArgs&) const;
 
@@ -98,10 +98,11 @@ void make_combine(const PyExchange& self, const PyHandle& handle, const Combined
   const auto build = [&](Tensors& tensors) {
     const auto output = tensors.optional("output", given.output, Access::write);
     const auto input = tensors.optional("input", given.input, Access::read);
+    const auto weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
     const auto residual = tensors.optional("residual", given.residual, Access::read);
     const auto waits = tensors.optional("source_wait_ns", given.source_wait_ns, Access::write);
     return combine_args(ExchangeShapes(exchange, self->group), checked(self, handle),
-                        {address(output), address(input), address(residual), address(waits)});
+                        {address(output), address(input), address(weights), address(residual), address(waits)});
   };
   make_call(
       self->group, options, build, [&](const CombineArgs& args) { (exchange.*make)(args); },
@@ -109,21 +110,22 @@ void make_combine(const PyExchange& self, const PyHandle& handle, const Combined
 }
 
 void combine(const PyExchange& self, nb::handle output, nb::handle input, const PyHandle& handle, nb::handle residual,
-             nb::handle source_wait_ns, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
-  make_combine(self, handle, {output, input, residual, source_wait_ns}, {stream, tag, blocks, threads},
+             nb::handle topk_weights, nb::handle source_wait_ns, nb::handle stream, std::uint32_t tag, int blocks,
+             int threads) {
+  make_combine(self, handle, {output, input, topk_weights, residual, source_wait_ns}, {stream, tag, blocks, threads},
                &MoeExchange::combine);
 }
 
-void combine_send(const PyExchange& self, nb::handle input, const PyHandle& handle, nb::handle stream,
-                  std::uint32_t tag, int blocks, int threads) {
-  make_combine(self, handle, {nb::none(), input, nb::none(), nb::none()}, {stream, tag, blocks, threads},
+void combine_send(const PyExchange& self, nb::handle input, const PyHandle& handle, nb::handle topk_weights,
+                  nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+  make_combine(self, handle, {nb::none(), input, topk_weights, nb::none(), nb::none()}, {stream, tag, blocks, threads},
                &MoeExchange::combine_send);
 }
 
 void combine_wait(const PyExchange& self, nb::handle output, const PyHandle& handle, nb::handle input,
                   nb::handle residual, nb::handle source_wait_ns, nb::handle stream, std::uint32_t tag, int blocks,
                   int threads) {
-  make_combine(self, handle, {output, input, residual, source_wait_ns}, {stream, tag, blocks, threads},
+  make_combine(self, handle, {output, input, nb::none(), residual, source_wait_ns}, {stream, tag, blocks, threads},
                &MoeExchange::combine_wait);
 }
 
@@ -166,28 +168,31 @@ discard: the handle slot taken may still wait for its combine, which is then nev
                    "tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: object) -> None"),
            "The second half: takes the outputs of dispatch.")
       .def("combine", combine, nb::arg("output"), nb::arg("input"), nb::arg("handle"), nb::arg("residual") = nb::none(),
-           nb::kw_only(), nb::arg("source_wait_ns") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::kw_only(), nb::arg("topk_weights") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def combine(self, output: object, input: object, handle: DispatchHandle, residual: object = None, "
-                   "*, source_wait_ns: object = None, stream: object = None, tag: int = 0, blocks: int = 0, "
-                   "threads: int = 0) -> None"),
+                   "*, topk_weights: object = None, source_wait_ns: object = None, stream: object = None, "
+                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
 output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual.
 
 input: [output_rows, hidden] of combine_type, rows at the places of dispatch; rank_major: the sum of what this rank's
-experts made of a token. residual, output: [handle.tokens, hidden].)doc")
-      .def("combine_send", combine_send, nb::arg("input"), nb::arg("handle"), nb::kw_only(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::sig("def combine_send(self, input: object, handle: DispatchHandle, *, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
-           "The first half of combine: waits for no rank.")
+experts made of a token. residual, output: [handle.tokens, hidden].
+topk_weights: [handle.tokens, top_k] f32, if the exchange has weights_at_combine.)doc")
+      .def("combine_send", combine_send, nb::arg("input").none(), nb::arg("handle"), nb::kw_only(),
+           nb::arg("topk_weights") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def combine_send(self, input: object, handle: DispatchHandle, *, topk_weights: object = None, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           "The first half of combine: waits for no rank. With weights_at_combine, only the weights travel.")
       .def("combine_wait", combine_wait, nb::arg("output"), nb::arg("handle"), nb::kw_only(),
            nb::arg("input") = nb::none(), nb::arg("residual") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def combine_wait(self, output: object, handle: DispatchHandle, *, input: object = None, "
                    "residual: object = None, source_wait_ns: object = None, stream: object = None, tag: int = 0, "
                    "blocks: int = 0, threads: int = 0) -> None"),
-           "The second half. An exchange for more tokens than `ring_rows` reads `input` here, too.");
+           "The second half. An exchange for more tokens than `ring_rows`, or with weights_at_combine, reads `input` "
+           "here, too.");
 }
 
 }  // namespace weft::python

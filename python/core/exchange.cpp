@@ -13,7 +13,7 @@ auto with_exchange_args(Use use) {
                const char* combine_type, const char* layout, std::uint32_t alignment, std::uint32_t capacity,
                const char* overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
                std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
-               std::uint32_t ring_rows) {
+               std::uint32_t ring_rows, bool weights_at_combine) {
     return use(first, MoeExchangeArgs{.tokens = tokens,
                                       .hidden = hidden,
                                       .experts = experts,
@@ -28,6 +28,7 @@ auto with_exchange_args(Use use) {
                                       .capacity = capacity,
                                       .overflow = value_of<Overflow>("overflow", overflow),
                                       .weighted = weighted,
+                                      .weights_at_combine = weights_at_combine,
                                       .rank_of_expert = std::move(rank_of_expert),
                                       .ranks_of_expert = std::move(ranks_of_expert),
                                       .handles = handles,
@@ -96,7 +97,7 @@ dispatches later. Tensors are dense; no two of a call overlap. Streams, graphs, 
         nb::arg("alignment") = 1, nb::arg("capacity") = 0, nb::arg("overflow") = "error", nb::arg("weighted") = true,
         nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
         nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(), nb::arg("handles") = defaults.handles,
-        nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, doc, extra...);
+        nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, nb::arg("weights_at_combine") = false, doc, extra...);
   };
   define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
@@ -110,7 +111,7 @@ layout: "expert_masked" [local experts, capacity, hidden]; "expert_contiguous" [
     the other, each beginning at a multiple of `alignment`; "rank_major" [ranks, tokens, hidden].
 capacity: rows of one expert (expert_contiguous: of all). 0: as many as there can be.
 overflow: "error", or "drop" rows for which there is no room.
-weighted: combine multiplies by the weights that dispatch was given.
+weighted: combine multiplies by the weights that dispatch was given; weights_at_combine: that combine is given itself.
 rank_of_expert: the rank of each expert; empty: even blocks. ranks_of_expert: instead, the ranks of its replicas.
 handles: most dispatches whose combine has not ended, 1 … 64.
 path: "automatic" (slots up to 1024 tokens, else the ring), "slots" or "ring". ring_rows: places for each rank's rows.)doc");

@@ -88,6 +88,10 @@ CombineArgs combine_args(const ExchangeShapes& shapes, const DispatchHandle& han
   CombineArgs args{.handle = handle};
   const Expected tokens = shapes.combined(handle.tokens);
   if (given.input != nullptr) args.input = checked<void>("input", *given.input, shapes.combined(shapes.rows));
+  if (given.topk_weights != nullptr) {
+    const std::size_t entries = std::size_t{handle.tokens} * shapes.args.top_k;
+    args.topk_weights = checked<float>("topk_weights", *given.topk_weights, {entries, "f32"});
+  }
   if (given.output != nullptr) args.output = checked<void>("output", *given.output, tokens);
   if (given.residual != nullptr) args.residual = checked<void>("residual", *given.residual, tokens);
   if (given.source_wait_ns != nullptr)

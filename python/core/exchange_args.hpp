@@ -41,7 +41,7 @@ void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& 
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_view name, const Tensor& given);
 
 struct CombineTensors {
-  const Tensor *output, *input, *residual, *source_wait_ns;
+  const Tensor *output, *input, *topk_weights, *residual, *source_wait_ns;
 };
 CombineArgs combine_args(const ExchangeShapes& shapes, const DispatchHandle& handle, const CombineTensors& given);
 

@@ -91,11 +91,12 @@ void dispatch(Stack& stack) {
       [&](const char* reason, Stream stream) { of.exchange.refuse_dispatch(reason, stream); });
 }
 
-// (Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, int exchange, …); a
-// send has only the input and the handle, which it seems to change: a compiler drops what changes nothing.
+// (Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, Tensor? topk_weights,
+// int exchange, …). A send has only the input, the handle and the weights, and seems to change the handle: a compiler
+// drops what changes nothing. A wait has no weights.
 template <Half half>
 void combine(Stack& stack) {
-  std::optional<Tensor> output, input, handle, residual, waits;
+  std::optional<Tensor> output, input, handle, weights, residual, waits;
   if constexpr (half != Half::send) output = stack.tensor();
   input = stack.optional();
   handle = stack.tensor();
@@ -103,14 +104,16 @@ void combine(Stack& stack) {
     residual = stack.optional();
     waits = stack.optional();
   }
+  if constexpr (half != Half::wait) weights = stack.optional();
   const NumberedExchange of = exchange_of(stack.integer());
   make(
       of.group,
       [&] {
-        for (const auto* tensor : {&output, &input, &residual, &waits})
+        for (const auto* tensor : {&output, &input, &weights, &residual, &waits})
           if (*tensor) check_device(of.group, **tensor);
-        CombineArgs args = combine_args(ExchangeShapes(of.exchange, of.group), read_handle(*handle),
-                                        {address(output), address(input), address(residual), address(waits)});
+        CombineArgs args =
+            combine_args(ExchangeShapes(of.exchange, of.group), read_handle(*handle),
+                         {address(output), address(input), address(weights), address(residual), address(waits)});
         set_options(args, stack);
         return args;
       },
@@ -139,10 +142,11 @@ const std::vector<Operator>& exchange_operators() {
       {"dispatch_wait", fmt::format("(Tensor handle, {}, {}", kOutputs, kEnd), kernel<dispatch<Half::wait>>},
       {"combine",
        fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
-                   "{}",
+                   "Tensor? topk_weights, {}",
                    kEnd),
        kernel<combine<Half::joined>>},
-      {"combine_send", fmt::format("(Tensor? input, Tensor(a!) handle, {}", kEnd), kernel<combine<Half::send>>},
+      {"combine_send", fmt::format("(Tensor? input, Tensor(a!) handle, Tensor? topk_weights, {}", kEnd),
+       kernel<combine<Half::send>>},
       {"combine_wait",
        fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
                    "{}",

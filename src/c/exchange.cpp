@@ -42,6 +42,7 @@ struct Mirror<weft_combine_args> {
     copy(c.handle.exchange, cpp.handle.exchange);
     copy(c.handle.number, cpp.handle.number);
     copy(c.input, cpp.input);
+    copy(c.topk_weights, cpp.topk_weights);
     copy(c.residual, cpp.residual);
     copy(c.output, cpp.output);
     copy(c.source_wait_ns, cpp.source_wait_ns);

@@ -25,6 +25,7 @@ struct Mirror<weft_moe_exchange_args> {
     copy(c.capacity, cpp.capacity);
     copy(c.overflow, cpp.overflow);
     copy(c.weighted, cpp.weighted);
+    copy(c.weights_at_combine, cpp.weights_at_combine);
     copy(c.handles, cpp.handles);
     copy(c.path, cpp.path);
     copy(c.ring_rows, cpp.ring_rows);

@@ -138,6 +138,8 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant == "roles-lanes") {
     setup.exchange.hidden = 40;  // two packs and a half for each lane
     for (CallSetup& call : setup.calls) call.grids = {{2, 10, false, 2, true}, {3, 4, false, 1, true}};
+  } else if (variant == "weights") {
+    setup.exchange.weights_at_combine = true;
   } else if (variant.starts_with("ring")) {
     set_ring(setup);
     if (variant == "ring-beside-lanes") set_beside(setup);
@@ -179,7 +181,7 @@ struct Variant {
 constexpr Variant kVariants[] = {{"two-shot", "wrap", 2},   {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
                                  {"moe", "halves", 2},      {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
                                  {"pipelined", "apart", 2}, {"counts", "", 2},          {"counts", "wrap", 3},
-                                 {"moe", "roles", 2}};
+                                 {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3}};
 
 }  // namespace
 

@@ -19,10 +19,11 @@ class Regions {
   virtual detail::RegionLayout channel(unsigned group) const = 0;
   // Names the contents of a region that begins at byte `region`. `strict`: stores must keep the rules of slots.
   virtual void name_region(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const = 0;
-  // Puts records into their state at the begin of `epoch`, if no earlier call had a token.
-  virtual void age_records(std::byte* region, std::uint32_t epoch) const = 0;
-  // Checks that calls have kept records from becoming older than a round of the tokens. Empty, or the fault.
-  virtual std::string check_records(Memory& memory, const std::byte* region, std::uint32_t epoch) const = 0;
+  // Puts what calls renew in turn into its state at the begin of `epoch`, if no earlier call had a token.
+  virtual void age(std::byte* region, unsigned group, std::uint32_t epoch) const = 0;
+  // Checks that calls have kept it from becoming older than a round of the tokens. Empty, or the fault.
+  virtual std::string check_ages(Memory& memory, const std::byte* region, unsigned group,
+                                 std::uint32_t epoch) const = 0;
 };
 
 // Regions of a set-up with an exchange (ops/moe/sim_exchange.cpp).

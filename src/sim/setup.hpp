@@ -191,6 +191,8 @@ std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_s
 // Dispatches and combines on streams of their own. Each dispatch runs beside the combine of the one before. It takes a
 // handle slot when that handle slot's last combine has ended.
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles);
+// The same exchange, whose weights come with combine.
+MoeExchangeArgs weighed_late(MoeExchangeArgs args);
 
 // Recordings of the first and the second call, mixed with eager calls.
 std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);

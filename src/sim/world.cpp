@@ -270,7 +270,7 @@ void World::build(Memory& memory) {
         detail::each_old_words(layout, members, make_old);
       }
       make_old(multimem_.signals, 2 * multimem_.chunks * size);
-      if (group == 0 && has_old_records()) exchange_->age_records(base_ + region_offset(0, rank), setup_.start_epoch);
+      if (has_old_records()) exchange_->age(base_ + region_offset(group, rank), group, setup_.start_epoch);
       name_region(memory, group, rank);
 
       detail::Channel& c = channel(group, rank);
@@ -322,8 +322,8 @@ std::string World::check_rest(Memory& memory) const {
       for (unsigned block = 0; block < Machine::kMostBlocks; ++block) {
         expect(&state->epochs[block].value, setup_.start_epoch + calls);
       }
-      if (group != 0 || !has_old_records() || !wrong.empty()) continue;
-      wrong = exchange_->check_records(memory, base_ + region_offset(0, rank), setup_.start_epoch + calls);
+      if (!has_old_records() || !wrong.empty()) continue;
+      wrong = exchange_->check_ages(memory, base_ + region_offset(group, rank), group, setup_.start_epoch + calls);
     }
   }
   for (unsigned rank = 0; rank < setup_.ranks && wrong.empty(); ++rank) {

@@ -42,7 +42,7 @@ static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
 static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, ranks_of_expert_count), 8));
 static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, threads), 4));
-static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, threads), 4));
+static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, topk_weights), 8));
 
 // A struct is followed by canaries, which nobody writes.
 template <class T>

@@ -115,7 +115,9 @@ TEST(Kernels, DispatchAndCombine) {
   }
   for (const DataType type : {DataType::bf16, DataType::f16}) {
     for (std::uint32_t ranks = 1; ranks <= detail::kMaxRanks; ++ranks) {
-      for (const bool ring : {false, true}) found.add(detail::CombineQuery{type, ranks, ring});
+      for (const bool ring : {false, true}) {
+        for (const bool late : {false, true}) found.add(detail::CombineQuery{type, ranks, ring, late});
+      }
     }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::MoeFamily>().size());

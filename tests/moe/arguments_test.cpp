@@ -106,6 +106,10 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
        a.cast = RowCast::fp8;
        a.tokens = 5;
      }},
+    {"weights_at_combine: true is not false, and the exchange is not weighted",
+     [](auto& a) { a.weights_at_combine = true, a.weighted = false; }},
+    {"weights_at_combine: true is not false, and combine takes rank-major rows as they are",
+     [](auto& a) { a.weights_at_combine = true, a.layout = RowLayout::rank_major; }},
     {"handles: 0 is not between 1 and 64", [](auto& a) { a.handles = 0; }},
     {"handles: 65 is not between 1 and 64", [](auto& a) { a.handles = 65; }},
     {"rank_of_expert's length: 7", [](auto& a) { a.rank_of_expert.assign(7, 0); }},

@@ -183,7 +183,8 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                      .residual = nullptr,
                      .output = mine.result.data(),
                      .source_wait_ns = nullptr,
-                     .dispatch_admitted = mine.dispatch.local.admitted}));
+                     .dispatch_admitted = mine.dispatch.local.admitted,
+                     .late = {}}));
       for (std::uint64_t i = 0; i < kTokens * args.hidden; ++i) {
         const std::uint32_t token = static_cast<std::uint32_t>(i / args.hidden);
         if (result[i] == element(number_of(call, rank, token, i % args.hidden)) + 0x80u) continue;

@@ -43,6 +43,7 @@ std::vector<OtherExchange> other_exchanges() {
           {"combine_type f16", [](auto& a) { a.combine_type = DataType::f16; }},
           {"overflow 1", [](auto& a) { a.overflow = Overflow::drop; }},
           {"weighted false", [](auto& a) { a.weighted = false; }},
+          {"weights_at_combine true", [](auto& a) { a.weights_at_combine = true; }},
           {"path ring", [](auto& a) { a.path = RowPath::ring; }},
           {"ring_rows 64", [](auto& a) { a.ring_rows = 64; }, [](auto& a) { a.path = RowPath::ring; }},
           {"rank_of_expert ", [](auto& a) { a.rank_of_expert.assign(8, 0); }},

@@ -26,7 +26,8 @@ std::size_t window_of(const Written& w) {
   const std::size_t words = lines(2 * n * 8) + lines(2 * ring * n * 8) + lines(ring * n * 8);
   const std::size_t records = ring != 0 ? 0 : lines(2 * n * b * k * 16);
   const std::size_t dispatch = words + lines(2 * n * (w.most_local + 1) * 8) + records + lines(2 * n * places * w.row);
-  const std::size_t combine = words + lines(2 * n * places * w.args.hidden * 2);
+  const std::size_t weights = w.args.weights_at_combine ? lines(n * b * k * 8) : 0;
+  const std::size_t combine = words + lines(2 * n * places * w.args.hidden * 2) + weights;
   const std::size_t tables = lines(n * b * 4) + lines(n * b * k * 8) + lines(b * 16);
   const bool lists = !w.args.ranks_of_expert.empty();
   const std::size_t map = lines(8 * w.replicas) + lines(lists ? 4 * (w.args.experts + 1) : 0);
@@ -43,6 +44,8 @@ std::vector<Written> written_out() {
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 4352 + 2 * 128});
   all.push_back({.args = odd_exchange(), .ranks = 3, .most_local = 3, .replicas = 9, .row = 4352 + 2 * 128});
   all.back().args.handles = 5;
+  all.push_back(all.back());
+  all.back().args.weights_at_combine = true;
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
   all.back().args.cast = RowCast::fp8;  // 17 scales, in 5 packs
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
@@ -61,6 +64,9 @@ std::vector<Written> written_out() {
   all.back().args.path = RowPath::ring;
   all.back().args.ring_rows = 32;
   all.push_back(all.back());
+  all.back().args.weights_at_combine = true;
+  all.push_back(all.back());
+  all.back().args.weights_at_combine = false;
   all.back().args.cast = RowCast::fp8;
   all.back().row = 18 * 128;  // 48 + 80 + 2176
   return all;
@@ -91,6 +97,7 @@ TEST(MoeMemory, OfARingIsBounded) {
   MoeExchangeArgs args{.tokens = 16384, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
   for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
     args.layout = layout;
+    args.weights_at_combine = layout != RowLayout::rank_major;
     for (const int ranks : {2, 4, 8}) EXPECT_LE(moe_exchange_memory(ranks, args).window, std::size_t{256} << 20);
   }
 }

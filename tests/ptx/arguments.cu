@@ -13,6 +13,7 @@ using SymmetricGather = PushCopy<EqualPartition, true, 1, true>;
 using Scatter = PushReduceScatter<CountedPartition, DataType::bf16, Ops::sum, 2, true>;
 using Dispatch = MoeDispatch<ExactRow>;
 using Combine = MoeCombine<DataType::bf16, 4>;
+using LateCombine = MoeCombine<DataType::bf16, 4, true>;
 
 template __global__ void collective<Gather>(const __grid_constant__ Call, const __grid_constant__ Gather::Work);
 template __global__ void collective<Gathers>(const __grid_constant__ Call, const __grid_constant__ Gathers::Work);
@@ -21,5 +22,7 @@ template __global__ void collective<SymmetricGather>(const __grid_constant__ Cal
 template __global__ void collective<Scatter>(const __grid_constant__ Call, const __grid_constant__ Scatter::Work);
 template __global__ void collective<Dispatch>(const __grid_constant__ Call, const __grid_constant__ Dispatch::Work);
 template __global__ void collective<Combine>(const __grid_constant__ Call, const __grid_constant__ Combine::Work);
+template __global__ void collective<LateCombine>(const __grid_constant__ Call,
+                                                 const __grid_constant__ LateCombine::Work);
 
 }  // namespace weft::detail

@@ -188,6 +188,37 @@ def test_the_residual_is_added() -> None:
     run_ranks(2, work)
 
 
+@pytest.mark.parametrize("halves", [False, True])
+def test_weights_that_combine_is_given(halves: bool) -> None:
+    """The bits of weights that dispatch is given, which check_combine's reference takes."""
+    case = Case(2, "expert_masked")
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        tokens = case.counts[me]
+        ids, weights = case.ids[me, :tokens].copy(), case.weights[me, :tokens].copy()
+        results = []
+        for late in (False, True):
+            exchange = case.exchange(rank.world, weights_at_combine=late)
+            got = Outputs(exchange, 2, "none")
+            handle = exchange.dispatch(
+                got.view, weft.Tensor(case.input(me), "bf16"), ids, None if late else weights, counts=got.counts
+            )
+            back = np.zeros((tokens, HIDDEN), np.uint16)
+            view, given = weft.Tensor(back, "bf16"), weights if late else None
+            if halves:
+                exchange.combine_send(None if late else got.view, handle, topk_weights=given)
+                exchange.combine_wait(view, handle, input=got.view)
+            else:
+                exchange.combine(view, got.view, handle, topk_weights=given)
+            results.append(back)
+        assert (results[0] == results[1]).all()
+        with pytest.raises(weft.Error, match="topk_weights: .* 2 elements; .* are needed"):
+            exchange.combine(view, got.view, handle, topk_weights=np.zeros((1, TOP_K), np.float32))
+
+    run_ranks(2, work)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "short output": ({"output": np.zeros((3, HIDDEN), np.uint8)}, "output: elements are u8; they must be bf16"),
     "short rows": ({"output": weft.Tensor(np.zeros((3, HIDDEN), np.uint16), "bf16")}, "384 elements; 3840 are needed"),

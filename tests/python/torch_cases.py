@@ -136,6 +136,19 @@ class Case:
         rows = torch.zeros(self.exchange.output_rows, 64, dtype=torch.bfloat16, device=self.device)
         return self.exchange, rows, self.topk_ids, self.topk_weights, torch.empty_like(self.tokens)
 
+    def combine_with_weights(self) -> list[torch.Tensor]:
+        if not hasattr(self, "late"):
+            self.exchanged()
+            self.late = weft.torch.Exchange(
+                self.group, tokens=4, hidden=64, experts=6, top_k=2, handles=64, weights_at_combine=True
+            )
+        exchange, results = self.late, torch.empty_like(self.tokens)
+        rows = torch.zeros(exchange.output_rows, 64, dtype=torch.bfloat16, device=self.device)
+        counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
+        handle = exchange.dispatch(rows, self.tokens, self.topk_ids, counts=counts)
+        exchange.combine(results, rows, handle, topk_weights=self.topk_weights)
+        return [rows, results]
+
     def dispatch_and_combine(self) -> list[torch.Tensor]:
         exchange, rows, ids, weights, results = self.exchanged()
         counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
@@ -177,5 +190,6 @@ NAMES = [
     "take_rows",
     "all_gather_counts",
     "dispatch_and_combine",
+    "combine_with_weights",
     "halves_of_an_exchange",
 ]

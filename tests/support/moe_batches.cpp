@@ -342,6 +342,16 @@ std::vector<Batch> on_ring(std::vector<Batch> batches) {
   return batches;
 }
 
+std::vector<Batch> weighed_late(const std::vector<Batch>& batches) {
+  std::vector<Batch> all;
+  for (Batch batch : batches) {
+    if (!batch.front().args.weighted || batch.front().args.layout == RowLayout::rank_major) continue;
+    for (MoeCase& c : batch) c.args.weights_at_combine = true;
+    all.push_back(std::move(batch));
+  }
+  return all;
+}
+
 Batch more_tokens_than_places(std::uint32_t ranks) {
   MoeExchangeArgs args{.tokens = 100, .hidden = 128, .experts = 7, .top_k = 3, .cast = RowCast::fp8};
   args.capacity = ranks * args.tokens * args.top_k;

@@ -52,6 +52,8 @@ std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint3
 // Each batch through a ring of kRingPlaces places.
 inline constexpr std::uint32_t kRingPlaces = 32;
 std::vector<Batch> on_ring(std::vector<Batch> batches);
+// The batches whose exchanges combine weighs, with the weights at combine. Results stay the same.
+std::vector<Batch> weighed_late(const std::vector<Batch>& batches);
 // For a ring: up to 100 tokens, more or fewer on other ranks.
 Batch more_tokens_than_places(std::uint32_t ranks);
 

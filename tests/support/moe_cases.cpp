@@ -271,7 +271,7 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
           .topk_ids = p_->call.wide_ids ? static_cast<const void*>(now_.ids.data())
                                         : static_cast<const void*>(narrow_ids_.data()),
           .topk_ids_are_i64 = p_->call.wide_ids,
-          .topk_weights = now_.weights.data(),
+          .topk_weights = exchange_.args().weights_at_combine ? nullptr : now_.weights.data(),
           .tokens = now_.count,
           .output = output_.content().data(),
           .output_scales = output_scales_.content().data(),
@@ -287,6 +287,7 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
 CombineArgs CpuMoe::combine(DispatchHandle handle) {
   return {.handle = handle,
           .input = expert_rows_.content().data(),
+          .topk_weights = exchange_.args().weights_at_combine ? now_.weights.data() : nullptr,
           .residual = p_->call.residual ? residual_.content().data() : nullptr,
           .output = result_.content().data()};
 }

@@ -38,6 +38,7 @@ weft_combine_args c_of(const CombineArgs& args) {
   weft_combine_args c = init(weft_combine_args_init);
   c.handle = c_of(args.handle);
   c.input = args.input;
+  c.topk_weights = args.topk_weights;
   c.residual = args.residual;
   c.output = args.output;
   c.source_wait_ns = args.source_wait_ns;
@@ -62,6 +63,7 @@ struct Definition {
     c.capacity = args.capacity;
     c.overflow = number(args.overflow);
     c.weighted = args.weighted;
+    c.weights_at_combine = args.weights_at_combine;
     c.rank_of_expert = args.rank_of_expert.data();
     c.rank_of_expert_count = args.rank_of_expert.size();
     for (const auto& of : args.ranks_of_expert) ranks.push_back({of.data(), of.size()});

@@ -40,7 +40,7 @@ struct MoeBench {
   Traffic traffic = Traffic::uniform;
   RowLayout layout = RowLayout::expert_masked;
   ScaleOrder scale_order = ScaleOrder::rows;
-  bool apart = false, unweighted = false;
+  bool apart = false, unweighted = false, weights_at_combine = false;
   std::uint32_t capacity = 0;
   RowPath path = RowPath::automatic;
   std::uint32_t ring_rows = 0;
@@ -74,6 +74,7 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .capacity = capacity,
           .overflow = capacity != 0 ? Overflow::drop : Overflow::error,
           .weighted = !unweighted,
+          .weights_at_combine = weights_at_combine,
           .path = path,
           .ring_rows = ring_rows};
 }
@@ -90,11 +91,12 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   fmt::print(
       "MoE of {}: {}\n{} routing, {} dispatched, {} layout{}, {} combined {} "
-      "weights{}\n{}\n{}\n{}\n{}",
+      "weights{}{}\n{}\n{}\n{}\n{}",
       shape.name, in_words(shape), name(traffic), row, name(layout),
       scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
-      unweighted ? "without" : "with", capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks),
-      crowd.warning(), moe_table(results, args).text(), kSpreadLegend);
+      unweighted ? "without" : "with", weights_at_combine ? " that it is given" : "",
+      capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks), crowd.warning(),
+      moe_table(results, args).text(), kSpreadLegend);
   fmt::print(
       "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
       "token\n");
@@ -125,6 +127,7 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   json["layout"] = name(layout);
   json["scale_order"] = name(scale_order);
   json["weighted"] = args.weighted;
+  json["weights_at_combine"] = args.weights_at_combine;
   json["capacity"] = capacity;
   json["apart"] = apart;
   json["path"] = name(path);
@@ -202,6 +205,8 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   add_choice(app, "--scale-order", bench->scale_order, {ScaleOrder::rows, ScaleOrder::columns},
              "Layout of the scales of cast rows (columns: as DeepGEMM reads them)");
   app.add_flag("--unweighted", bench->unweighted, "Combine adds rows without weights");
+  app.add_flag("--weights-at-combine", bench->weights_at_combine,
+               "Combine is given the weights, not dispatch (not with rank-major rows, nor --unweighted)");
   app.add_option("--capacity", bench->capacity,
                  "Most rows of each expert (contiguous: of a rank's experts together); further rows are dropped")
       ->check(whole_number(1, 1 << 30));

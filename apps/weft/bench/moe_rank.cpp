@@ -124,8 +124,10 @@ DispatchHandle MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
 }
 
 void MoeRank::combine(DispatchHandle handle, const CallArgs& args) {
+  const auto* const weights = static_cast<const float*>(weights_.data);
   const CombineArgs call{.handle = handle,
                          .input = input(expert_rows_, args.input),
+                         .topk_weights = exchange_.args().weights_at_combine ? weights : nullptr,
                          .output = combined_.data,
                          .stream = device_->stream(),
                          .launch = args.launch};

@@ -48,6 +48,7 @@ typedef struct weft_moe_exchange_args {
   uint32_t handles;
   weft_row_path path;
   uint32_t ring_rows;
+  weft_flag weights_at_combine;
   const uint32_t* rank_of_expert;            // [rank_of_expert_count]; the tables are copied
   size_t rank_of_expert_count;               // 0: the empty vector of C++
   const weft_expert_ranks* ranks_of_expert;  // [ranks_of_expert_count]
@@ -125,6 +126,7 @@ typedef struct weft_combine_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  const float* topk_weights;
 } weft_combine_args;
 weft_code weft_combine_args_init(weft_combine_args* args, size_t size);
 

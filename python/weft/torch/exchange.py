@@ -99,21 +99,29 @@ class Exchange:
         handle: torch.Tensor,
         residual: torch.Tensor | None = None,
         *,
+        topk_weights: torch.Tensor | None = None,
         source_wait_ns: torch.Tensor | None = None,
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
     ) -> None:
         """output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual."""
-        tensors = output, input, handle, residual, source_wait_ns
+        tensors = output, input, handle, residual, source_wait_ns, topk_weights
         operators.call(operators.ops.combine.default, *tensors, self.number, operators.options(tag, blocks, threads))
 
     def combine_send(
-        self, input: torch.Tensor, handle: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
+        self,
+        input: torch.Tensor | None,
+        handle: torch.Tensor,
+        *,
+        topk_weights: torch.Tensor | None = None,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
     ) -> None:
-        """The first half of combine: waits for no rank."""
+        """The first half of combine: waits for no rank. With weights_at_combine, only the weights travel."""
         options = operators.options(tag, blocks, threads)
-        operators.call(operators.ops.combine_send.default, input, handle, self.number, options)
+        operators.call(operators.ops.combine_send.default, input, handle, topk_weights, self.number, options)
 
     def combine_wait(
         self,
@@ -127,7 +135,7 @@ class Exchange:
         blocks: int = 0,
         threads: int = 0,
     ) -> None:
-        """The second half. An exchange for more tokens than `ring_rows` reads `input` here, too."""
+        """The second half. An exchange for more tokens than `ring_rows`, or with weights_at_combine, reads `input`."""
         tensors = output, input, handle, residual, source_wait_ns
         options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.combine_wait.default, *tensors, self.number, options)

@@ -73,7 +73,7 @@ void check_inputs(const GroupState& group, const ExchangeShape& shape, const Dis
   check_tensor(group, "input", args.input, 16);
   if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
   check_tensor(group, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
-  if (shape.weighted) check_tensor(group, "topk_weights", args.topk_weights, 4);
+  if (shape.carries_weights) check_tensor(group, "topk_weights", args.topk_weights, 4);
 }
 
 detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t tokens, Phases phases,
@@ -212,6 +212,16 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
   }
 };
 
+// Tensors that a combine's send uses, or its wait, or both.
+void check_combine_weights(const ExchangeState& exchange, const CombineArgs& args) {
+  require(exchange.args().weights_at_combine || args.topk_weights == nullptr,
+          "topk_weights: not null, and MoeExchangeArgs::weights_at_combine is false");
+  if (exchange.args().weights_at_combine && args.handle.tokens != 0)
+    check_tensor(exchange.combine_channel(), "topk_weights", args.topk_weights, 4);
+}
+void check_combine_input(const ExchangeState& exchange, const CombineArgs& args) {
+  if (exchange.shape().local != 0) check_tensor(exchange.combine_channel(), "input", args.input, 16);
+}
 void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
   const GroupState& group = exchange.combine_channel();
   if (args.handle.tokens != 0) {
@@ -236,11 +246,12 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
       check_combine_output(exchange_, args_);
       // A peer that makes the joined call may have more tokens than the ring has places: this wait serves them.
       const ExchangeShape& shape = exchange_.shape();
-      const bool serves = shape.ring_rows != 0 && shape.tokens > shape.ring_rows && shape.local != 0;
-      if (serves) check_tensor(channel(), "input", args_.input, 16);
+      const bool serves = shape.ring_rows != 0 && shape.tokens > shape.ring_rows;
+      if (serves || exchange_.args().weights_at_combine) check_combine_input(exchange_, args_);
     } else {
       exchange_.in_flight().check_combine(args_.handle, kept());
-      if (exchange_.shape().local != 0) check_tensor(channel(), "input", args_.input, 16);
+      check_combine_weights(exchange_, args_);
+      if (phases == kJoined || !exchange_.args().weights_at_combine) check_combine_input(exchange_, args_);
       if (phases == kJoined) check_combine_output(exchange_, args_);
       exchange_.in_flight().check_nothing_sent(InFlight::Side::combine);
     }
@@ -257,7 +268,8 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
         detail::combine_grid(grid_args(exchange_, args_.handle.tokens, phases, args_.launch));
     const detail::CombineQuery query{.type = exchange_.args().combine_type,
                                      .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size()),
-                                     .ring = exchange_.shape().ring_rows != 0};
+                                     .ring = exchange_.shape().ring_rows != 0,
+                                     .late = exchange_.args().weights_at_combine};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot),
                                                    .phases = phases,
@@ -268,7 +280,8 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
                                                    .residual = args_.residual,
                                                    .output = args_.output,
                                                    .source_wait_ns = args_.source_wait_ns,
-                                                   .dispatch_admitted = exchange_.dispatch_admitted()}),
+                                                   .dispatch_admitted = exchange_.dispatch_admitted(),
+                                                   .late = exchange_.late_weights(args_.topk_weights, args_.handle)}),
          .blocks = grid.blocks,
          .threads = grid.threads});
   }
@@ -287,9 +300,10 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args) {
   const detail::OutputRow row = detail::output_row(args);
   MoeExchangeMemory memory{};
   memory.dispatch = layout.dispatch_bytes / detail::kBanks;
-  memory.combine = layout.combine_bytes / detail::kBanks;
-  memory.tables = args.handles * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map);
-  memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
+  const std::size_t weights = detail::late_weights_bytes(size, shape);
+  memory.combine = (layout.combine_bytes - weights) / detail::kBanks;
+  memory.tables = args.handles * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map) + weights;
+  memory.window = layout.dispatch_bytes + layout.combine_bytes - weights + memory.tables;
   const bool by_rank = args.layout == RowLayout::rank_major;
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
   const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity

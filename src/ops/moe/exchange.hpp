@@ -67,6 +67,7 @@ struct ExchangeShape {
   RowCast cast;
   bool weighted;
   bool drop;
+  bool carries_weights;  // dispatch does; if not, combine may (LateWeights)
 };
 
 // Byte offsets in the region of dispatch or of combine. The same on every rank.
@@ -85,7 +86,8 @@ constexpr std::uint64_t aligned_to_line(std::uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// The row of an expert among the outputs, and its weight; the expert's rank keeps it for combine.
+// The row of an expert among the outputs, and its weight; the expert's rank keeps it for combine. If dispatch carries
+// no weights, the bits of `weight` are the entry's number among the token's.
 struct ExpertEntry {
   std::uint32_t row;
   float weight;
@@ -179,6 +181,16 @@ constexpr void plan_ring_row(ExchangeShape& shape) {
   shape.ring_stride = (shape.ring_packs + 7) / 8 * 8;
 }
 
+// Weights that come with combine lie behind the results.
+constexpr std::uint64_t late_weights_at(std::uint32_t ranks, const ExchangeShape& shape, std::uint64_t results) {
+  const std::uint32_t places = shape.ring_rows != 0 ? shape.ring_rows : shape.tokens;
+  return results + aligned_to_line(std::uint64_t{kBanks} * ranks * places * shape.combine_packs * sizeof(Pack));
+}
+constexpr std::uint64_t late_weights_bytes(std::uint32_t ranks, const ExchangeShape& shape) {
+  if (!shape.weighted || shape.carries_weights) return 0;
+  return aligned_to_line(std::uint64_t{ranks} * shape.tokens * shape.top_k * sizeof(std::uint64_t));
+}
+
 constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {
   const bool ring = shape.ring_rows != 0;
   const std::uint64_t rows = std::uint64_t{kBanks} * ranks * (ring ? shape.ring_rows : shape.tokens);
@@ -193,7 +205,7 @@ constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const Exchang
   const std::uint64_t row_packs = ring ? shape.ring_stride : shape.row_packs;
   layout.dispatch_bytes = layout.rows + aligned_to_line(rows * row_packs * sizeof(Pack));
   layout.results = words;
-  layout.combine_bytes = layout.results + aligned_to_line(rows * shape.combine_packs * sizeof(Pack));
+  layout.combine_bytes = late_weights_at(ranks, shape, layout.results) + late_weights_bytes(ranks, shape);
   return layout;
 }
 
@@ -235,6 +247,13 @@ struct DispatchWork {
   float* local_weights;
 };
 
+// Weights that are given to combine.
+struct LateWeights {
+  const float* given;     // [tokens, top_k] of this rank's tokens
+  std::uint64_t arrived;  // byte offset in combine's region: [sender][token][top_k] words of weight and flag
+  std::uint32_t tokens;   // of this rank
+};
+
 struct CombineWork {
   ExchangeView exchange;
   Phases phases;
@@ -247,6 +266,7 @@ struct CombineWork {
   std::uint64_t* source_wait_ns;
   // By block of dispatch's channel: kEnded once a dispatch has failed on this rank; the tables are then meaningless.
   const BlockWord* dispatch_admitted;
+  LateWeights late;  // if dispatch carries no weights
 };
 
 }  // namespace weft::detail

@@ -131,6 +131,7 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   if (args.scale_order == ScaleOrder::columns) shape.scale_columns = plan_columns(shape);
   shape.combine_packs = args.hidden * 2 / 16;
   shape.weighted = args.weighted;
+  shape.carries_weights = args.weighted && !args.weights_at_combine;
   shape.drop = args.overflow == Overflow::drop;
   return shape;
 }

@@ -28,7 +28,7 @@ struct AgreedExchange {
   RowLayout layout;
   DataType combine_type;
   Overflow overflow;
-  bool weighted;
+  bool weighted, weights_at_combine;
   RowPath path;
   std::uint32_t ring_rows;
 };
@@ -37,10 +37,11 @@ std::string describe(const AgreedExchange& a) {
   return fmt::format(
       "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, handles {}, "
       "rank_of_expert {:08x}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, weighted {}, "
+      "weights_at_combine {}, "
       "path {}, ring_rows {}",
       a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
-      name(a.combine_type), static_cast<int>(a.overflow), a.weighted, name(a.path), a.ring_rows);
+      name(a.combine_type), static_cast<int>(a.overflow), a.weighted, a.weights_at_combine, name(a.path), a.ring_rows);
 }
 
 }  // namespace
@@ -77,6 +78,10 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
                  "0, and only fp8 rows come with scales");
   check_argument(args.layout <= RowLayout::rank_major, "MoeExchangeArgs::layout", static_cast<int>(args.layout),
                  choices(RowLayout::rank_major));
+  check_argument(!args.weights_at_combine || (args.weighted && args.layout != RowLayout::rank_major),
+                 "MoeExchangeArgs::weights_at_combine", args.weights_at_combine,
+                 args.weighted ? "false, and combine takes rank-major rows as they are"
+                               : "false, and the exchange is not weighted");
   check_choice("MoeExchangeArgs::scale_order", args.scale_order, ScaleOrder::columns);
   check_argument(args.cast != RowCast::none || args.scale_order == ScaleOrder::rows, "MoeExchangeArgs::scale_order",
                  name(args.scale_order), "rows, and rows are not cast");
@@ -174,6 +179,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeE
   mine.combine_type = args.combine_type;
   mine.overflow = args.overflow;
   mine.weighted = args.weighted;
+  mine.weights_at_combine = args.weights_at_combine;
   mine.path = args.path;
   mine.ring_rows = args.ring_rows;
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
@@ -261,6 +267,11 @@ ExchangeView ExchangeState::view(std::uint32_t handle_slot) const {
                                : reinterpret_cast<const std::uint32_t*>(tables + tables_bytes() + homes_bytes(map_)),
           .tables = RoutingTables::at(headers() + handle_slot,
                                       tables + handle_slot * RoutingTables::bytes(ranks, shape_), ranks, shape_)};
+}
+
+LateWeights ExchangeState::late_weights(const float* given, const DispatchHandle& handle) const {
+  const auto ranks = static_cast<std::uint32_t>(group_.size());
+  return {.given = given, .arrived = late_weights_at(ranks, shape_, layout_.results), .tokens = handle.tokens};
 }
 
 }  // namespace weft::detail

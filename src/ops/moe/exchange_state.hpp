@@ -53,6 +53,7 @@ class ExchangeState final : public Tenant {
   const InFlight& in_flight() const { return in_flight_; }
 
   ExchangeView view(std::uint32_t handle_slot) const;
+  LateWeights late_weights(const float* given, const DispatchHandle& handle) const;
   // This rank's word that is 1 once a dispatch has failed here.
   const detail::BlockWord* dispatch_admitted() const { return dispatch_.call(0).local->admitted; }
 

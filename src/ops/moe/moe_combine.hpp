@@ -1,21 +1,26 @@
 // Combine: every rank adds up its experts' results for a token and returns one row; the token's owner adds the rows of
-// all ranks. Sums are f32: by ascending expert on the experts' rank, by rank at the owner.
+// all ranks. Sums are f32: by ascending expert on the experts' rank, by rank at the owner. If weights come with
+// combine, a phase in front of these two sends them (ops/moe/late_weights.hpp).
 #pragma once
 
 #include <cstdint>
 
 #include "ops/all_reduce/all_reduce.hpp"
+#include "ops/moe/late_weights.hpp"
 #include "ops/moe/moe_routing.hpp"
 
 namespace weft::detail {
 
 // `ranks_at_once`: ranks whose rows a thread awaits together. Four if there are no more, because others take registers.
-template <DataType type, std::uint32_t ranks_at_once>
+// `late`: weights come with combine.
+template <DataType type, std::uint32_t ranks_at_once, bool late = false>
 struct MoeCombine : MoeFrame<CombineWork> {
   using Frame = MoeFrame<CombineWork>;
   using R = Reduction<type, Ops::sum>;
   using Wire = typename R::Wire;
   static constexpr BeginScope kBeginScope = BeginScope::warp;  // lanes exchange a row's table entries
+  static constexpr int kSending = late ? 1 : 0;                // the phase that sends rows; the next one receives them
+  static constexpr int kPhases = kSending + 2;
   // Used for its way of receiving from many ranks at once.
   using Instance = AllReduceInstance<R, ranks_at_once == 8 ? 0 : ranks_at_once, true>;
   static_assert(Instance::kBatch == ranks_at_once && 32 % ranks_at_once == 0);
@@ -71,29 +76,38 @@ struct MoeCombine : MoeFrame<CombineWork> {
   // tables are not loaded: after a release() their memory is gone.
   struct Prefetched {
     bool failed;
-    Mine mine;  // asked for by the send, if the wait is in the same launch
+    Mine mine;             // asked for by the send, if the wait is in the same launch
+    std::uint32_t weight;  // `late`: the first one that this thread sends
   };
   template <Team T>
   static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
     if (!is_there(work)) return {};
+    const std::uint32_t weight = late ? first_late_weight(team, work) : 0;
     const bool ended = team.load(&work.dispatch_admitted[team.block_rank()].value) == kEnded;
-    return {!team.all_lanes(!ended), {}};
+    return {!team.all_lanes(!ended), {}, weight};
   }
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& prefetched) {
     if (prefetched.failed) return false;  // peers must not take the tables' contents for results
-    if constexpr (phase == 0) {
+    if constexpr (phase == 0 && late) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
+        renew_late_weights(team, s, work);
       } else {
-        if (work.phases.has(1)) prefetched.mine = load_mine(s, work, p);
-        send(team, s, work, p);
+        send_late_weights(team, s, work, prefetched.weight);
       }
       return true;
+    } else if constexpr (phase == kSending) {
+      if (team.block_rank() == 0) {
+        if constexpr (!late) Handshake::send(team, s, p.header);
+        return true;
+      }
+      if (work.phases.has(kSending + 1)) prefetched.mine = load_mine(s, work, p);
+      return send(team, s, work, p);
     } else {
       if (team.block_rank() != 0) {
-        if (!work.phases.has(0)) prefetched.mine = load_mine(s, work, p);
+        if (!work.phases.has(kSending)) prefetched.mine = load_mine(s, work, p);
         return receive(team, s, work, p, prefetched.mine);
       }
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
@@ -153,8 +167,9 @@ struct MoeCombine : MoeFrame<CombineWork> {
             p.token < work.exchange.shape.tokens ? tables.answering[p.token] : RankSet{}};
   }
 
+  // False when the call has failed.
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const ThreadPlan& p) {
+  static WEFT_FN bool send(T& team, const Session& s, const Work& work, const ThreadPlan& p) {
     Unit next = p.sent;
     Loaded<T> loaded_next = load<T>(work, next, p.share.lane);
     const std::uint32_t all = work.exchange.tables.header->most_tokens * s.size() * p.units;
@@ -169,28 +184,40 @@ struct MoeCombine : MoeFrame<CombineWork> {
       // kNone: the row did not come here.
       if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;
       if (work.pairs) {
-        send_unit<kPacksAtOnce>(team, s, work, p, unit, loaded);
+        if (!send_unit<kPacksAtOnce>(team, s, work, p, unit, loaded)) return false;
       } else {
-        send_unit<1>(team, s, work, p, unit, loaded);
+        if (!send_unit<1>(team, s, work, p, unit, loaded)) return false;
       }
     }
+    return true;
   }
 
   template <std::uint32_t packs_at_once, Team T>
-  static WEFT_FN void send_unit(T& team, const Session& s, const Work& work, const ThreadPlan& p, const Unit& unit,
+  static WEFT_FN bool send_unit(T& team, const Session& s, const Work& work, const ThreadPlan& p, const Unit& unit,
                                 const Loaded<T>& loaded) {
     Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
-    add_up<packs_at_once>(team, work, unit.part * T::kLanes, p.units * T::kLanes, p.share.lane, loaded,
-                          [&](std::uint32_t pack, const Pack& sum) {
-                            team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
-                          });
+    const auto put = [&](std::uint32_t pack, const Pack& sum) {
+      team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
+    };
+    const std::uint32_t first = unit.part * T::kLanes, step = p.units * T::kLanes;
+    if constexpr (late) {
+      Loaded<T> weighed = loaded;
+      const auto ready = [&] {
+        return await_late_weights(team, s, work, p.share.lane, unit.owner, unit.token, loaded.count, weighed.weight);
+      };
+      return add_up<packs_at_once>(team, work, first, step, p.share.lane, weighed, ready, put);
+    } else {
+      return add_up<packs_at_once>(
+          team, work, first, step, p.share.lane, loaded, [] { return true; }, put);
+    }
   }
 
   // Adds up the experts' rows of a token, and calls `put(pack, sum)` for the packs first, first + step, … of each lane.
-  // `packs_at_once`: of a row, by a lane.
-  template <std::uint32_t packs_at_once, Team T, class Put>
-  static WEFT_FN void add_up(T& team, const Work& work, std::uint32_t first_pack, std::uint32_t step,
-                             std::uint32_t lane, const Loaded<T>& loaded, Put put) {
+  // `packs_at_once`: of a row, by a lane. Calls `ready()` once, when the first rows have been asked for; weights are
+  // read behind it. False when it was false.
+  template <std::uint32_t packs_at_once, Team T, class Ready, class Put>
+  static WEFT_FN bool add_up(T& team, const Work& work, std::uint32_t first_pack, std::uint32_t step,
+                             std::uint32_t lane, const Loaded<T>& loaded, Ready ready, Put put) {
     const ExchangeShape& shape = work.exchange.shape;
     const std::uint32_t packs = shape.combine_packs;
     // All lanes go round together, because they exchange rows and weights.
@@ -208,6 +235,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
             if (pack + j * step < packs) in[j][k] = output.load(pack + j * step);
           }
         }
+        if (first == 0 && base == first_pack && !ready()) return false;
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kRowsAtOnce; ++k) {
           if (first + k >= loaded.count) break;
@@ -224,6 +252,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
         put(pack + j * step, R::finish(sum[j]));
       }
     }
+    return true;
   }
 
   template <Team T>

@@ -16,25 +16,26 @@ namespace weft::detail {
 template <RowType type, ScaleOrder order>
 using DispatchOfCast = Instance<MoeDispatch<CastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16, order>>,
                                 DispatchQuery{type, RowCast::fp8, order}>;
-template <DataType type, std::uint32_t ranks_at_once>
-using CombineOf = Instance<MoeCombine<type, ranks_at_once>, CombineQuery{type, ranks_at_once}>;
+template <DataType type, std::uint32_t ranks_at_once, bool late>
+using CombineOf = Instance<MoeCombine<type, ranks_at_once, late>, CombineQuery{type, ranks_at_once, false, late}>;
 template <RowType type>
 using RingDispatchOfCast =
     Instance<MoeRingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>>,
              DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true}>;
-template <DataType type>
-using RingCombineOf = Instance<MoeRingCombine<type>, CombineQuery{type, 4, true}>;
+template <DataType type, bool late>
+using RingCombineOf = Instance<MoeRingCombine<type, late>, CombineQuery{type, 4, true, late}>;
 
 struct MoeFamily {
   using List = Instances<
       Instance<MoeDispatch<ExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows}>,
       DispatchOfCast<RowType::bf16, ScaleOrder::rows>, DispatchOfCast<RowType::bf16, ScaleOrder::columns>,
       DispatchOfCast<RowType::f16, ScaleOrder::rows>, DispatchOfCast<RowType::f16, ScaleOrder::columns>,
-      CombineOf<DataType::bf16, 4>, CombineOf<DataType::bf16, 8>, CombineOf<DataType::f16, 4>,
-      CombineOf<DataType::f16, 8>,
+      CombineOf<DataType::bf16, 4, false>, CombineOf<DataType::bf16, 8, false>, CombineOf<DataType::f16, 4, false>,
+      CombineOf<DataType::f16, 8, false>, CombineOf<DataType::bf16, 4, true>, CombineOf<DataType::bf16, 8, true>,
+      CombineOf<DataType::f16, 4, true>, CombineOf<DataType::f16, 8, true>,
       Instance<MoeRingDispatch<RingExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true}>,
-      RingDispatchOfCast<RowType::bf16>, RingDispatchOfCast<RowType::f16>, RingCombineOf<DataType::bf16>,
-      RingCombineOf<DataType::f16>>;
+      RingDispatchOfCast<RowType::bf16>, RingDispatchOfCast<RowType::f16>, RingCombineOf<DataType::bf16, false>,
+      RingCombineOf<DataType::f16, false>, RingCombineOf<DataType::bf16, true>, RingCombineOf<DataType::f16, true>>;
 };
 
 }  // namespace weft::detail

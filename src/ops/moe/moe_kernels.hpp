@@ -30,12 +30,13 @@ struct CombineQuery {
   DataType type;
   std::uint32_t ranks;  // of the group
   bool ring = false;    // RowPath::ring
+  bool late = false;    // weights come with combine
 
   using Work = CombineWork;
   constexpr bool operator==(const CombineQuery&) const = default;
   // The number of ranks from which rows are received at once.
   constexpr CombineQuery key() const {
-    return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 || ring ? 4u : 8u, ring};
+    return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 || ring ? 4u : 8u, ring, late};
   }
 };
 KernelFor<CombineWork> find_kernel(const CombineQuery& query);

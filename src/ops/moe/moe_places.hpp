@@ -189,7 +189,7 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t local, std::uint32_t j) {
     const std::uint64_t at = std::uint64_t{source} * shape.top_k + k;
     work.local_ids[at] = static_cast<std::int32_t>(local);  // kNone: −1
-    if (shape.weighted) work.local_weights[at] = local == kNone ? 0 : bits_of<float>(entries.weight.own[j]);
+    if (shape.carries_weights) work.local_weights[at] = local == kNone ? 0 : bits_of<float>(entries.weight.own[j]);
   });
 }
 

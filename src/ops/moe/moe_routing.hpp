@@ -221,7 +221,7 @@ struct FlaggedWord {
 struct RoutingRecord {
   static constexpr std::uint32_t kOrdinalBits = 20;
   std::uint32_t place;  // local expert, ordinal among the entries of the sender for this expert; kNone: not here
-  float weight;
+  float weight;         // or the bits of the entry's number among the token's, if dispatch carries no weights
 
   static WEFT_FN std::uint32_t make_place(std::uint32_t local, std::uint32_t ordinal) {
     return local << kOrdinalBits | ordinal;

@@ -93,7 +93,7 @@ struct MoeSend {
     if (i < plan.records) {
       const std::uint32_t own = first + unit.part + lane % kWanted<T>;
       loaded.own_id = topk.id(own, end);
-      if (shape.weighted && own < end) loaded.weight = bits_of<std::uint32_t>(work.weights[own]);
+      if (shape.carries_weights && own < end) loaded.weight = bits_of<std::uint32_t>(work.weights[own]);
     }
     return loaded;
   }
@@ -173,11 +173,12 @@ struct MoeSend {
                                   std::uint32_t weight) {
     const std::uint32_t k = unit.part + lane % kWanted<T>;
     if (k >= work.exchange.shape.top_k) return;
+    const std::uint32_t told = work.exchange.shape.carries_weights ? weight : k;
     const ExpertHome home = replica != kNone ? home_of(work.exchange, replica) : ExpertHome{kNone, 0};
     for (std::uint32_t rank = lane / kWanted<T>; rank < s.size(); rank += T::kLanes / kWanted<T>) {
       const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
       Pack* const record = DispatchArea::of(s, work.exchange, rank, s.rank()).records(unit.token) + k;
-      team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
+      team.store(record, Line::encode<T::kAtomicBytes>({{place, told, 0, 0}}, s.epoch));
     }
   }
 

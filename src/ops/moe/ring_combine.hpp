@@ -1,7 +1,9 @@
-// Combine for any number of tokens: rows come back through a ring (ops/moe/ring.hpp). Sums are those of MoeCombine.
+// Combine for any number of tokens: rows come back through a ring (ops/moe/ring.hpp). Sums and phases are those of
+// MoeCombine.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/moe/moe_combine.hpp"
 #include "ops/moe/ring.hpp"
@@ -9,9 +11,9 @@
 
 namespace weft::detail {
 
-template <DataType type>
-struct MoeRingCombine : MoeCombine<type, 4> {
-  using Slots = MoeCombine<type, 4>;
+template <DataType type, bool late = false>
+struct MoeRingCombine : MoeCombine<type, 4, late> {
+  using Slots = MoeCombine<type, 4, late>;
   using Frame = MoeFrame<CombineWork>;
   using Work = CombineWork;
   using typename Slots::R;
@@ -40,14 +42,16 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   // As MoeCombine's.
   struct Prefetched {
     bool failed;
+    std::uint32_t weight;
   };
   template <Team T>
   static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
     if (team.block_rank() != 0) team.begin_stage();
     if (!Frame::is_there(work)) return {};
     const std::uint32_t block = team.block_rank() % (team.blocks() / work.warp_groups);
+    const std::uint32_t weight = late ? first_late_weight(team, work) : 0;
     const bool ended = team.load(&work.dispatch_admitted[block].value) == kEnded;
-    return {!team.all(!ended)};  // warps that meet later go on or stop together
+    return {!team.all(!ended), weight};  // warps that meet later go on or stop together
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {
@@ -58,13 +62,19 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& prefetched) {
     if (prefetched.failed) return false;
     if (team.block_rank() != 0) {
-      const bool good = move<phase>(team, s, work, p);
-      team.end_stage();
-      return good;
+      if constexpr (phase < Slots::kSending) {
+        send_late_weights(team, s, work, prefetched.weight);
+        return true;
+      } else {
+        const bool good = move<phase>(team, s, work, p);
+        team.end_stage();
+        return good;
+      }
     }
     if constexpr (phase == 0) {
       Frame::Handshake::send(team, s, p.header);
-    } else {
+      if constexpr (late) renew_late_weights(team, s, work);
+    } else if constexpr (phase > Slots::kSending) {
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
       if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
     }
@@ -75,7 +85,7 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   static WEFT_FN bool move(T& team, const Session& s, const Work& work, const ThreadPlan& p) {
     const RoutingHeader& header = *work.exchange.tables.header;
     const std::uint32_t places = ring(s, work).places(), most = header.most_tokens;
-    if constexpr (phase == 0) {
+    if constexpr (phase == Slots::kSending) {
       return !p.role.sends || send(team, s, work, p, 0, p.role.receives ? places : most);
     } else {
       if (!p.role.receives) return true;
@@ -180,10 +190,12 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, loaded.count, from};
     pieces.begin(T::kStagePlaces);
     if (!await_place(team, s, work, lane, unit)) return false;
+    Weighed<T> weighed = loaded;
+    if (!await_weights<T>(team, s, work, lane, unit, weighed)) return false;
     Pack* const to = ring.row(unit.owner, s.rank(), unit.token);
     for (std::uint32_t first = lane; first < shape.combine_packs + lane; first += kPiecePacks<T>) {
       Pack sum[kPacksAtOnce<T>];
-      add_experts(team, shape, lane, loaded, pieces, sum);
+      add_experts(team, shape, lane, weighed, pieces, sum);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) {
         const std::uint32_t pack = first + j * T::kLanes;
@@ -195,6 +207,18 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     team.sync_lanes();
     if (lane == 0) ring.announce(team, unit.owner, unit.token, true);
     return true;
+  }
+  // A unit's table entries with their weights, which may still be on their way.
+  template <class T>
+  using Weighed = std::conditional_t<late, Loaded<T>, const Loaded<T>&>;
+  template <Team T>
+  static WEFT_FN bool await_weights(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit,
+                                    Weighed<T>& weighed) {
+    if constexpr (late) {
+      return await_late_weights(team, s, work, lane, unit.owner, unit.token, weighed.count, weighed.weight);
+    } else {
+      return true;
+    }
   }
   // Adds up the next piece of all experts' rows of a token.
   template <Team T, class Pieces>
@@ -285,13 +309,15 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     };
     RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, rows + coming.count(), from};
     pieces.begin(rows);
+    Weighed<T> own = mine.own;
+    if (makes_own && !await_weights<T>(team, s, work, lane, {token, s.rank(), 0}, own)) return false;
     if (!ring.await_rows(team, lane, mine.answering, token)) return false;
     team.sync_lanes();
     team.fence_bulk();
     pieces.begin(T::kStagePlaces);
     for (std::uint32_t first = lane; first < shape.combine_packs + lane; first += kPiecePacks<T>) {
       Pack own_sum[kPacksAtOnce<T>]{};
-      if (makes_own) add_experts(team, shape, lane, mine.own, pieces, own_sum);
+      if (makes_own) add_experts(team, shape, lane, own, pieces, own_sum);
       Sums<T> sums(mine.answering.count() != 0 || work.residual != nullptr);
       for (std::uint32_t of = 0; of < s.size(); ++of) {
         if (coming.has(of)) {

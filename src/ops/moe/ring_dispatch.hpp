@@ -91,6 +91,7 @@ struct MoeRingDispatch : DispatchControl {
     const Ring ring = MoeRingDispatch::ring(s, work);
     const RingBatches& batches = p.batches;
     const RowTable table = ring.carries_own ? RowTable{} : table_of(team, s, shape, true);
+    const bool counts = needs_ordinals(shape);
     std::uint32_t last = kNone;  // token that is not announced
     RankSet last_to{};
     if (end > work.tokens) end = work.tokens;
@@ -102,7 +103,7 @@ struct MoeRingDispatch : DispatchControl {
       GivenPieces<Row, T> given{Row::given(work, token), one ? Row::given_packs(shape) : 0};
       for (std::uint32_t i = 0; i < kPiecePlaces<T>; ++i) given.ask(team);
       if (batches.lane == 0 && token + batches.step < work.tokens) Row::prefetch(team, work, token + batches.step);
-      tally_entries(team, TopK::of(work, s.rank()), state.tallied, first * shape.top_k);
+      if (counts) tally_entries(team, TopK::of(work, s.rank()), state.tallied, first * shape.top_k);
       state.tallied = first * shape.top_k;
       team.sync();
       // Every rank sends its counts without a wait, so this one ends although rows are not sent yet. If a rank is late,

@@ -56,6 +56,11 @@ struct SentEntries {
   WEFT_FN Pack pack(std::uint32_t j) const { return {{rank.own[j], place.own[j], weight.own[j], 0}}; }
 };
 
+// Whether places follow from an entry's ordinal. By rank they do not.
+WEFT_FN bool needs_ordinals(const ExchangeShape& shape) {
+  return shape.layout != RowLayout::rank_major;
+}
+
 // By a warp. The tally has all entries of the tokens before `first_token`; entries of its block's tokens from there on
 // are compared one by one.
 template <Team T>
@@ -68,10 +73,10 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
   LaneArray<T, kMaxTopK> replica{}, ordinal{};
   replica.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& own, std::uint32_t j) {
     own = topk.replica(topk.id(first + k, end), first + k);
-    if (shape.weighted) entries.weight.own[j] = bits_of<std::uint32_t>(work.weights[first + k]);
+    entries.weight.own[j] = shape.carries_weights ? bits_of<std::uint32_t>(work.weights[first + k]) : k;
     ordinal.own[j] = own != kNone ? team.tally()[own] : 0;
   });
-  for (std::uint32_t m = first_token * shape.top_k; m < end; m += T::kLanes) {
+  for (std::uint32_t m = first_token * shape.top_k; needs_ordinals(shape) && m < end; m += T::kLanes) {
     const std::uint32_t of_lane = topk.replica(topk.id(m + lane, end), m + lane);
     for (std::uint32_t k = 0; k < shape.top_k; ++k) {
       const std::uint32_t own = replica.get(team, k);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/moe/moe_routing.hpp"
 #include "wire/line.hpp"
 
 namespace weft::sim {
@@ -22,6 +23,7 @@ ExchangePlan::ExchangePlan(const Setup& setup)
     shapes_.push_back(detail::make_shape(ranks_, rank, setup.exchange, map_));
   }
   layout_ = detail::make_exchange_layout(ranks_, shapes_[0]);
+  late_weights_ = detail::late_weights_at(ranks_, shapes_[0], layout_.results);
 }
 
 std::shared_ptr<const Regions> exchange_regions(const Setup& setup) {
@@ -49,10 +51,14 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
   const std::uint64_t result = std::uint64_t{shape.combine_packs} * sizeof(Pack);
   if (shape.ring_rows != 0) name_ring(memory, group, rank, region, strict);
   if (group != 0) {
+    // Weights go to ranks that do not read them, too.
+    // They have one bank, number 0.
+    add("weight", late_weights_, layout_.combine_bytes, AreaKind::word, std::uint64_t{shape.tokens} * shape.top_k,
+        sizeof(std::uint64_t));
     add("combine.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
     add("combine.rejections", rejections, layout_.ring_signals, AreaKind::word, 1, sizeof(std::uint64_t));
     if (shape.ring_rows != 0) return;
-    add("result", layout_.results, layout_.combine_bytes, AreaKind::slot, shape.tokens, result);
+    add("result", layout_.results, late_weights_, AreaKind::slot, shape.tokens, result);
     return;
   }
   add("dispatch.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
@@ -85,7 +91,7 @@ void ExchangePlan::name_ring(Memory& memory, unsigned group, unsigned rank, std:
   if (group == 0) {
     add("row", layout_.rows, layout_.dispatch_bytes, read, std::uint64_t{shape.ring_stride} * sizeof(Pack));
   } else {
-    add("result", layout_.results, layout_.combine_bytes, read, std::uint64_t{shape.combine_packs} * sizeof(Pack));
+    add("result", layout_.results, late_weights_, read, std::uint64_t{shape.combine_packs} * sizeof(Pack));
   }
 }
 
@@ -102,27 +108,35 @@ void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size
   }
 }
 
-std::uint32_t ExchangePlan::records() const {
-  return shapes_[0].ring_rows != 0 ? 0 : kBanks * ranks_ * shapes_[0].tokens * shapes_[0].top_k;
+std::uint32_t ExchangePlan::renewed(unsigned group) const {
+  const bool has = group == 0 ? shapes_[0].ring_rows == 0 : late_weights_ != layout_.combine_bytes;
+  return has ? banks_renewed(group) * ranks_ * shapes_[0].tokens * shapes_[0].top_k : 0;
 }
 
-void ExchangePlan::age_records(std::byte* region, std::uint32_t epoch) const {
+void ExchangePlan::age(std::byte* region, unsigned group, std::uint32_t epoch) const {
   const detail::ExchangeShape& shape = shapes_[0];
-  auto* const lines = reinterpret_cast<Pack*>(region + layout_.records);
-  for (std::uint32_t i = 0; i < records(); ++i) {
-    const std::uint32_t token = i / shape.top_k % shape.tokens, bank = i / (records() / kBanks);
+  const std::uint32_t all = renewed(group), banks = banks_renewed(group);
+  for (std::uint32_t i = 0; i < all; ++i) {
+    const std::uint32_t token = i / shape.top_k % shape.tokens, bank = i / (all / banks);
     std::uint32_t last = epoch - 1;
-    while (last % kBanks != bank || last / kBanks % shape.tokens != token) --last;
-    lines[i] = Line::encode<16>({{detail::kNone, 0, 0, 0}}, last);
+    while (last % banks != bank || last / banks % shape.tokens != token) --last;
+    if (group == 0) {
+      reinterpret_cast<Pack*>(region + layout_.records)[i] = Line::encode<16>({{detail::kNone, 0, 0, 0}}, last);
+    } else {
+      reinterpret_cast<std::uint64_t*>(region + late_weights_)[i] = detail::FlaggedWord::encode(0, last);
+    }
   }
 }
 
-std::string ExchangePlan::check_records(Memory& memory, const std::byte* region, std::uint32_t epoch) const {
-  const auto* const lines = reinterpret_cast<const Pack*>(region + layout_.records);
-  for (std::uint32_t i = 0; i < records(); ++i) {
-    const Memory::Location at = memory.locate(lines + i, unit_);
-    const std::uint32_t age = Line::flag(epoch - memory.newest(at).word[1]);
-    if (age > kBanks * shapes_[0].tokens) return fmt::format("{} is {} calls old", memory.name(at), age);
+std::string ExchangePlan::check_ages(Memory& memory, const std::byte* region, unsigned group,
+                                     std::uint32_t epoch) const {
+  const std::byte* const begin = region + (group == 0 ? layout_.records : late_weights_);
+  const unsigned bytes = group == 0 ? sizeof(Pack) : sizeof(std::uint64_t);
+  for (std::uint32_t i = 0; i < renewed(group); ++i) {
+    const Memory::Location at = memory.locate(begin + std::size_t{i} * bytes, std::min(bytes, unit_));
+    const std::uint32_t flag = memory.newest(at).word[group == 0 ? 1 : 0];
+    const std::uint32_t age = Line::flag(epoch - flag);
+    if (age > banks_renewed(group) * shapes_[0].tokens) return fmt::format("{} is {} calls old", memory.name(at), age);
   }
   return {};
 }

@@ -321,7 +321,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const std::size_t tokens = ids_of(setup_.calls[dispatch], rank).size() / shape.top_k;
   Pieces pieces;
   const std::size_t input = pieces.take(rows * row * 2), output = pieces.take(tokens * row * 2),
-                    residual = pieces.take(tokens * row * 2);
+                    residual = pieces.take(tokens * row * 2), weights = pieces.take(tokens * shape.top_k * 4);
   const Mapped at = map(make_tensors(call, rank, pieces.end));
   Tensors& t = tensors(call, rank);
   t.output_offset = at.skew + output;
@@ -339,6 +339,10 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   for (std::size_t i = 0; i < tokens * row; ++i) {
     const std::uint16_t bits = added(i);
     at.put(t.initial, residual + i * 2, &bits, 1);
+  }
+  for (std::size_t i = 0; setup_.exchange.weights_at_combine && i < tokens * shape.top_k; ++i) {
+    const float weight = weight_of(dispatch, rank, i);
+    at.put(t.initial, weights + i * 4, &weight, 1);
   }
   t.expected = t.initial;
   const auto by_expert = arrivals(dispatch);
@@ -377,11 +381,14 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .residual = spec.residual ? at.memory + residual : nullptr,
                            .output = at.memory + output,
                            .source_wait_ns = nullptr,
-                           .dispatch_admitted = world_.local(0, rank)->admitted};
+                           .dispatch_admitted = world_.local(0, rank)->admitted,
+                           .late = {.given = reinterpret_cast<const float*>(at.memory + weights),
+                                    .arrived = plan_of(world_).late_weights(),
+                                    .tokens = static_cast<std::uint32_t>(tokens)}};
   const auto kernel = [&] {
     // The instance for many ranks serves three as well; one of the three takes it.
     const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
-    const detail::CombineQuery query{.type = DataType::bf16, .ranks = ranks, .ring = shape.ring_rows != 0};
+    const detail::CombineQuery query{DataType::bf16, ranks, shape.ring_rows != 0, setup_.exchange.weights_at_combine};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();

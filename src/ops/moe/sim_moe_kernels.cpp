@@ -12,8 +12,8 @@ constexpr bool is_simulated(const detail::DispatchQuery& query, unsigned lanes) 
   // Columns, and casts in a ring, are for lanes that share a scale (CastRow::kSharers).
   return lanes == 8 || query.cast == RowCast::none || (query.order == ScaleOrder::rows && !query.ring);
 }
-constexpr bool is_simulated(const detail::CombineQuery& query, unsigned) {
-  return query.type == DataType::bf16;
+constexpr bool is_simulated(const detail::CombineQuery& query, unsigned lanes) {
+  return query.type == DataType::bf16 && !(query.late && lanes == 8);
 }
 
 template <int unit, unsigned lanes, class Query>

@@ -50,6 +50,11 @@ std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handl
   return calls;
 }
 
+MoeExchangeArgs weighed_late(MoeExchangeArgs args) {
+  args.weights_at_combine = true;
+  return args;
+}
+
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids) {
   std::vector<CallSetup> calls;
   for (const Routing& ids : routings) {
@@ -136,6 +141,28 @@ std::vector<Setup> small_moe_setups() {
        .calls = moe_rounds({{{1}, {0}}}, {{2, 2}}),
        .bound = 1,
        .exchange = exact(1, 2, 1)},
+      {.name = "moe-weights", .calls = rounds, .bound = 1, .exchange = weighed_late(exact(1, 2, 1))},
+      {.name = "moe-weights-cpu",
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .payload = special,
+       .calls = rounds,
+       .exchange = weighed_late(exact(1, 2, 1))},
+      {.name = "moe-weights-apart",
+       .calls = moe_apart({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}}, {2, 1}, {2, 1}),
+       .bound = 1,
+       .exchange = weighed_late(exact(1, 2, 1))},
+      {.name = "moe-weights-wrap31",
+       .start_epoch = 0x7ffffffeu,
+       .calls = moe_rounds({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
+       .bound = 1,
+       .exchange = weighed_late(exact(2, 2, 1))},
+      // A lane has several entries, and a token several for one rank.
+      {.name = "moe-weights-lanes2",
+       .lanes = 2,
+       .calls = moe_rounds({{{3, 0, 2}, {1, 3, -1}}}, {{2, 2}}),
+       .bound = 1,
+       .exchange = weighed_late(exact(1, 4, 3))},
   };
 }
 
@@ -254,6 +281,15 @@ std::vector<Setup> large_moe_setups() {
     add("mixed-torn8", {.atomic_bytes = 8, .start_epoch = 0xfffffffeu});
     add("cpu", {.atomic_bytes = 8, .one_thread = true, .start_epoch = 0x7ffffffeu});
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 1)});
+    add("weights", {.exchange = weighed_late(exact(2, ranks + 1, 2))});
+    add("weights-cpu", {.atomic_bytes = 8,
+                        .one_thread = true,
+                        .start_epoch = 0x7ffffffeu,
+                        .exchange = weighed_late(exact(2, ranks + 1, 2))});
+    add("weights-beside", {.atomic_bytes = 8,
+                           .side_by_side = true,
+                           .calls = beside_each_other(mixed, 1),
+                           .exchange = weighed_late(exact(2, ranks + 1, 2))});
     std::vector<CallSetup> roles = mixed;
     for (CallSetup& call : roles) call.grids = {{3, 2}, {2, 3}};
     MoeExchangeArgs three_packs = exact(2, ranks + 1, 2);
@@ -290,7 +326,9 @@ std::vector<Setup> large_moe_setups() {
     std::vector<CallSetup> with_residuals = mixed;
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("unweighted", {.calls = with_residuals, .exchange = unweighted});
-    add("drop", {.calls = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}}), .exchange = drop});
+    const std::vector<CallSetup> dropped = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}});
+    add("drop", {.calls = dropped, .exchange = drop});
+    add("weights-drop", {.calls = dropped, .exchange = weighed_late(drop)});
   }
   setups.push_back({.name = "moe-cast-torn8",
                     .atomic_bytes = 8,

@@ -104,6 +104,25 @@ std::vector<Setup> small_ring_setups() {
        .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
        .exchange = two_packs},
+      {.name = "moe-ring-weights",
+       .calls = moe_rounds({routings[0], routings[2]}, {kApart}),
+       .bound = 1,
+       .exchange = weighed_late(ring(1, 2, 2, 1))},
+      {.name = "moe-ring-weights-cpu",
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .payload = special,
+       .calls = moe_rounds(routings),
+       .exchange = weighed_late(ring(1, 2, 2, 1))},
+      {.name = "moe-ring-weights-apart",
+       .calls = moe_apart({{{1, 0}, {0, 1}}, {{-1}, {1, 0}}, {{1, 1}, {0}}}, {2, 1}, {3, 1}),
+       .bound = 1,
+       .exchange = weighed_late(ring(2, 2, 2, 1))},
+      {.name = "moe-ring-weights-lanes2",
+       .lanes = 2,
+       .calls = moe_rounds({{{1, 1, 0}, {0, 1, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
+       .bound = 1,
+       .exchange = weighed_late(ring(1, 1, 2, 3))},
   };
 }
 
@@ -178,6 +197,7 @@ std::vector<Setup> large_ring_setups() {
     std::vector<CallSetup> with_residuals = mixed;
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("four", {.atomic_bytes = 8, .calls = with_residuals, .exchange = ring(4, 5, ranks + 1, 2)});
+    add("weights", {.calls = with_residuals, .exchange = weighed_late(ring(2, 5, ranks + 1, 2))});
     if (ranks == 4) continue;
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 2)});
     for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {

@@ -63,7 +63,7 @@ class GpuMoe {
             .scales = device(scales_),
             .topk_ids = device(ids_),
             .topk_ids_are_i64 = p.call.wide_ids,
-            .topk_weights = reinterpret_cast<const float*>(device(weights_)),
+            .topk_weights = late() ? nullptr : reinterpret_cast<const float*>(device(weights_)),
             .tokens = p.tokens[rank_].count,
             .output = device(output_),
             .output_scales = device(output_scales_),
@@ -80,6 +80,7 @@ class GpuMoe {
   CombineArgs combine_args(const PreparedMoe& p, DispatchHandle handle, cudaStream_t stream, int blocks = 0) const {
     return {.handle = handle,
             .input = device(expert_rows_),
+            .topk_weights = late() ? reinterpret_cast<const float*>(device(weights_)) : nullptr,
             .residual = p.call.residual ? device(residual_) : nullptr,
             .output = device(result_),
             .stream = stream,
@@ -126,6 +127,7 @@ class GpuMoe {
     std::size_t bytes;  // with canaries in front and behind
   };
 
+  bool late() const { return exchange_.args().weights_at_combine; }
   Launch with(int blocks) const {
     Launch launch = launch_;
     if (blocks != 0) launch.blocks = blocks;

@@ -146,8 +146,8 @@ class Case:
         rows = torch.zeros(exchange.output_rows, 64, dtype=torch.bfloat16, device=self.device)
         counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
         handle = exchange.dispatch(rows, self.tokens, self.topk_ids, counts=counts)
-        exchange.combine(results, rows, handle, topk_weights=self.topk_weights)
-        return [rows, results]
+        exchange.combine(results, rows, handle, self.tokens, topk_weights=self.topk_weights)
+        return [rows, counts, results]
 
     def dispatch_and_combine(self) -> list[torch.Tensor]:
         exchange, rows, ids, weights, results = self.exchanged()

@@ -33,8 +33,8 @@ def test_gradients_are_refused_for_any_tensor() -> None:
                 call()
         assert calls_of(group) == 0
         case = Case(group)
-        case.exchanged()
-        for call in (case.dispatch_and_combine, case.halves_of_an_exchange):
+        case.combine_with_weights()
+        for call in (case.dispatch_and_combine, case.halves_of_an_exchange, case.combine_with_weights):
             case.topk_weights.requires_grad_(True)
             with pytest.raises(RuntimeError, match="weft has no gradients"):
                 call()

@@ -106,7 +106,7 @@ struct MoeExchangeArgs {
   bool weighted = true;
   // The weights are given to combine, not to dispatch, and sums have the same bits (DeepEP's low-latency mode does so).
   // Only if weighted, and not rank_major. A rank then adds up a row once its owner's weights have come: combine waits
-  // once more. In halves only the weights travel before the wait: combine_wait() adds up, so it reads `input`.
+  // once more. In halves only the weights travel before the wait (see MoeExchange::combine_send).
   bool weights_at_combine = false;
   // Rank of the group that holds each expert; a rank's experts are numbered in ascending order. Empty: as even as
   // possible, in contiguous blocks, larger blocks first.
@@ -251,7 +251,7 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args);
 //
 // A captured call keeps the arguments of its capture: pointers, `tokens`, the handle slot, `discard`, the grid. Every
 // replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have captured the same `tokens`.
-// To replay with fewer tokens, set the ids of the others to −1. Of those tokens only the ids travel.
+// To replay with fewer tokens, set the ids of the others to −1. Of those tokens only ids and weights travel.
 //
 // The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
 // 2603.13606). The masked layout, scales per 128 columns, and separate sends and waits are those of DeepEP's
@@ -309,6 +309,10 @@ class MoeExchange {
   // Nobody reads rows between a send and its wait. So on the ring path a half of more tokens than `ring_rows` is
   // Errc::invalid_argument, and only the joined call serves them. Another rank may make that call: it ends once all
   // waits have begun. On an exchange for more tokens than `ring_rows`, a combine's wait therefore reads `input`, too.
+  //
+  // With weights_at_combine the send reads the weights alone, and the wait adds up: so it reads `input`, and rows
+  // travel behind it. Every rank's combine, or its wait, then ends once the waits of all ranks have begun. A rank must
+  // not put a call that waits for a peer between its two halves, unless that peer puts it there, too.
   //
   // Rejected, and nothing has happened: Errc::in_flight for a send (or a joined call) before the wait for the one
   // before. Errc::invalid_argument for a wait to which nothing, or something else than `handle`, was sent, and for a

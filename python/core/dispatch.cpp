@@ -145,7 +145,7 @@ void bind_dispatch(nb::class_<PyExchange>& exchange) {
 Sends this rank's tokens to the ranks of their experts, and takes the rows of this rank's own.
 
 input: [tokens, hidden]; topk_ids: [tokens, top_k] i32 or i64, others than 0 … experts − 1 stand for none;
-topk_weights: [tokens, top_k] f32, if the exchange is weighted; scales: [tokens, scale_bytes], if it has them.
+topk_weights: [tokens, top_k] f32, if dispatch carries weights; scales: [tokens, scale_bytes], if it has them.
 output: [output_rows, hidden], of the input's type, or e4m3 or u8 if rows are cast. Rows that no token takes are left.
 
 Further outputs, by name: output_scales (f32, or bytes); counts i32 [local experts]; offsets i32 [local experts + 1]

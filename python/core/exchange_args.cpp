@@ -90,7 +90,7 @@ CombineArgs combine_args(const ExchangeShapes& shapes, const DispatchHandle& han
   if (given.input != nullptr) args.input = checked<void>("input", *given.input, shapes.combined(shapes.rows));
   if (given.topk_weights != nullptr) {
     const std::size_t entries = std::size_t{handle.tokens} * shapes.args.top_k;
-    args.topk_weights = checked<float>("topk_weights", *given.topk_weights, {entries, "f32"});
+    args.topk_weights = checked<float>("topk_weights", *given.topk_weights, {entries, "f32", {}, shapes.args.top_k});
   }
   if (given.output != nullptr) args.output = checked<void>("output", *given.output, tokens);
   if (given.residual != nullptr) args.residual = checked<void>("residual", *given.residual, tokens);

@@ -37,6 +37,7 @@ class GroupCall {
  public:
   // Other ranks wait for this call, so they are told of its rejection. Local calls need no peers.
   static constexpr bool kPeersWait = true;
+  bool peers_wait() const { return true; }  // for a kind of call of which only some are waited for
   // It is one of its group's calls, which come one after the other.
   static constexpr bool kInTurn = true;
   // Added to the error that says that ranks must reach each other's memory.
@@ -152,7 +153,8 @@ void make_call(Op& op) {
     try {
       make();
     } catch (const Error& error) {
-      if (error.fault().rank < 0) tell_rejection(channel, op.stream(), error);  // else it failed: the record says why
+      // A call that failed has a record, which says why.
+      if (error.fault().rank < 0 && op.peers_wait()) tell_rejection(channel, op.stream(), error);
       throw;
     }
   }

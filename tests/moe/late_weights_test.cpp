@@ -130,6 +130,58 @@ TEST(MoeLateWeightsArguments, AreAskedForWhereTheyBelong) {
   }));
 }
 
+// A rank's wait sends rows: peers that wait for them learn why they do not come.
+TEST(MoeLateWeightsArguments, ARejectedWaitIsToldToThePeers) {
+  MoeExchangeArgs args = small_exchange();
+  args.weights_at_combine = true;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
+    CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
+    CombineArgs call = moe.combine(exchange.dispatch(moe.dispatch()));
+    exchange.combine_send(call);
+    if (rank == 1) call.input = nullptr;
+    exchange.combine_wait(call);
+  });
+  expect_fault(endings[0], {Errc::mismatch}, "the rank that waits");
+  expect_says(endings[0].what, "input: null");
+  expect_says(endings[1].what, "input: null");
+}
+
+// A rank that makes both halves at once meets one that separates them. Handles come in any order, and one of them
+// twice, after a release as well.
+TEST(MoeLateWeightsCalls, HandlesAndHalvesInAnyOrder) {
+  for (const RowPath path : {RowPath::slots, RowPath::ring}) {
+    MoeExchangeArgs args = small_exchange();
+    args.weights_at_combine = true;
+    args.path = path;
+    args.handles = 2;
+    const PreparedMoe first = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+    const PreparedMoe second = prepare({.args = args, .tokens = {1, 6}}, 2, 6);
+    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const MoeExchange exchange = MoeExchange::create(communicator, args);
+      for (int round = 0; round < 6; ++round) {
+        CpuMoe one(exchange, first, rank), two(exchange, second, rank);
+        const DispatchHandle handles[] = {exchange.dispatch(one.dispatch()), exchange.dispatch(two.dispatch())};
+        for (const int which : {1, 0, 1}) {
+          CpuMoe& moe = which == 0 ? one : two;
+          if ((round + which) % 2 == number) {
+            exchange.combine(moe.combine(handles[which]));
+          } else {
+            exchange.combine_send(moe.combine(handles[which]));
+            exchange.combine_wait(moe.combine(handles[which]));
+          }
+          moe.check_combine();
+        }
+        if (round != 2) continue;
+        communicator.release();
+        communicator.acquire();
+      }
+    }));
+  }
+}
+
 // A rank without tokens has none to give.
 TEST(MoeLateWeightsArguments, ARankWithoutTokensNeedsNone) {
   MoeExchangeArgs args = small_exchange();

@@ -331,12 +331,12 @@ void Inspection::check_pairs(Ranks& ranks) {
   for (int turn = 0; turn < 2; ++turn) {
     Steps again;
     for (const Check& check : judge_pairs(found_.pairs)) {
-      if (check.passed) continue;
-      const auto pair = std::ranges::find_if(found_.pairs, [&](const PairFigure& p) {
+      const std::string name = fmt::format("all_reduce {}, once more", check.who);
+      if (check.passed || (!again.empty() && again.back().first == name)) continue;
+      const auto pair = std::ranges::find_if(found_.pairs, [&](auto& p) {
         return std::vector{p.a, p.b} == check.ranks;
       });
-      again.emplace_back(fmt::format("all_reduce {}, once more", check.who),
-                         [&, pair] { *pair = best_of(*pair, reduced_by(pair->a, pair->b)); });
+      again.emplace_back(name, [&, pair] { *pair = best_of(*pair, reduced_by(pair->a, pair->b)); });
     }
     if (!run_steps(again)) return;
   }

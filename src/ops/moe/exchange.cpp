@@ -235,8 +235,15 @@ template <Phases phases>
 class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
  public:
   static constexpr const char* kRange = phases == kWait ? "weft::combine_wait" : "weft::combine";
-  static constexpr bool kPeersWait = phases != kWait;
   using HalfCall::HalfCall;
+
+  // A wait that sends rows.
+  bool serves() const {
+    // A peer that makes the joined call may have more tokens than the ring has places.
+    const ExchangeShape& shape = exchange_.shape();
+    return exchange_.args().weights_at_combine || (shape.ring_rows != 0 && shape.tokens > shape.ring_rows);
+  }
+  bool peers_wait() const { return phases != kWait || serves(); }
 
   void check() {
     check_call(detail::name_of_operation<Combine>());
@@ -244,12 +251,11 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().sent(InFlight::Side::combine, args_.handle);
       check_combine_output(exchange_, args_);
-      // A peer that makes the joined call may have more tokens than the ring has places: this wait serves them.
-      const ExchangeShape& shape = exchange_.shape();
-      const bool serves = shape.ring_rows != 0 && shape.tokens > shape.ring_rows;
-      if (serves || exchange_.args().weights_at_combine) check_combine_input(exchange_, args_);
+      if (serves()) check_combine_input(exchange_, args_);
     } else {
       exchange_.in_flight().check_combine(args_.handle, kept());
+      require(args_.handle.tokens <= exchange_.shape().tokens, "handle: {} tokens are more than the {} of the exchange",
+              args_.handle.tokens, exchange_.shape().tokens);
       check_combine_weights(exchange_, args_);
       if (phases == kJoined || !exchange_.args().weights_at_combine) check_combine_input(exchange_, args_);
       if (phases == kJoined) check_combine_output(exchange_, args_);

@@ -55,6 +55,8 @@ def run_of(report):
     """The common properties of all points of a report."""
     run = {"run": f"{report['date']} {report['command']} {report['device']} x{report['world_size']}"}
     run |= {key: value for key, value in report.items() if key not in (*POINTS, "machine", "schema")}
+    # Files are kept by their names alone: folders belong to the machine that measured.
+    run["arguments"] = [argument.rsplit("/", 1)[-1] for argument in report["arguments"]]
     run["machine"] = machine_id(report["machine"], report["device"])
     return run
 

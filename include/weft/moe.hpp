@@ -251,7 +251,7 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args);
 //
 // A captured call keeps the arguments of its capture: pointers, `tokens`, the handle slot, `discard`, the grid. Every
 // replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have captured the same `tokens`.
-// To replay with fewer tokens, set the ids of the others to −1. Of those tokens only ids and weights travel.
+// To replay with fewer tokens, set the ids of the others to −1. Only ids and weights of those tokens travel.
 //
 // The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
 // 2603.13606). The masked layout, scales per 128 columns, and separate sends and waits are those of DeepEP's

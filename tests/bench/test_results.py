@@ -53,6 +53,10 @@ class Results(unittest.TestCase):
                          ("all_reduce", 8192, 2, "automatic", "0123456789ab"))
         self.assertIn(ours["machine"], json.loads((self.folder / "machines.json").read_text(encoding="utf-8")))
 
+    def test_folders_of_the_machine_that_measured_are_not_kept(self):
+        self.add(report() | {"arguments": ["bench", "all-reduce", "--json", "/somewhere/out/a.json"]})
+        self.assertEqual(self.lines("runs.jsonl")[0]["arguments"], ["bench", "all-reduce", "--json", "a.json"])
+
     def test_the_quantiles_are_samples(self):
         self.assertEqual([results.quantile([3, 1, 2], share) for share in (0.1, 0.5, 0.9)], [1, 2, 3])
         self.assertEqual(results.quantile([7], 0.1), 7)

@@ -10,8 +10,9 @@ std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
   return size <= 4 ? 1 * kMiB : 512 * kKiB;
 }
 
+// CPU ranks choose the two-shot all-reduce for no size (tuning/cpu.json), and fill its slots when they begin.
 std::size_t default_two_shot_bytes(Device device, std::uint32_t) {
-  return device == Device::cpu ? 1 * kMiB : 16 * kMiB;
+  return device == Device::cpu ? 256 * kKiB : 16 * kMiB;
 }
 
 }  // namespace weft::detail

@@ -25,7 +25,7 @@ TEST(Budget, OfDefaultWindows) {
   EXPECT_EQ(config.max_groups, 4);
   const std::vector<Budget> cuda{
       {2, 285'285'376, 176'192'512}, {4, 276'964'352, 159'443'968}, {8, 293'860'352, 159'484'928}};
-  const std::vector<Budget> cpu{{2, 24'985'344, 5'025'536}, {4, 28'992'768, 5'853'440}, {8, 37'008'896, 7'509'504}};
+  const std::vector<Budget> cpu{{2, 9'256'704, 1'879'808}, {4, 13'264'128, 2'707'712}, {8, 21'280'256, 4'363'776}};
   for (const auto& [device, budgets] : {std::pair{Device::cuda, cuda}, {Device::cpu, cpu}}) {
     for (const Budget& budget : budgets) {
       EXPECT_EQ(detail::window_bytes(defaults(device, 4), budget.ranks), budget.window) << budget.ranks;

@@ -1,5 +1,7 @@
 #include "support/moe_cases.hpp"
 
+#include <gtest/gtest.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -174,7 +174,7 @@ void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> 
   const bool bits_stay = !changes || (c.type == DataType::f32 && c.scale == 1.0f && c.soft_cap == 0);
   const std::size_t element = size_of(c.type), wide = c.output_f32 ? 4 : element;
   const std::size_t columns = c.columns != 0 ? c.columns : c.shard * static_cast<std::size_t>(prepared.ranks);
-  const std::size_t stride = columns + c.output_gap;
+  const std::size_t stride = std::max<std::size_t>(columns + c.output_gap, 1);
   const DataType to = c.output_f32 ? DataType::f32 : c.type;
   for (std::size_t at = 0; at < prepared.expected.size();) {
     const std::size_t in = at - prepared.output_begin, column = at >= prepared.output_begin ? in / wide % stride : 0;

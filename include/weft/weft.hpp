@@ -2,7 +2,6 @@
 #pragma once
 
 #include "weft/collectives.hpp"
-#include "weft/columns.hpp"
 #include "weft/communicator.hpp"
 #include "weft/counts.hpp"
 #include "weft/error.hpp"

@@ -2,7 +2,6 @@
 
 #include "comm/rejection_kernels.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
-#include "ops/columns/column_kernels.hpp"
 #include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -12,10 +11,9 @@
 namespace weft::detail {
 
 std::span<const std::span<const Kernel>> all_kernels() {
-  static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),
-                                   kernels_of<MoeFamily>(),       kernels_of<NormFamily>(),
-                                   kernels_of<TakeFamily>(),      kernels_of<MessageFamily>(),
-                                   kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>()};
+  static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(), kernels_of<MoeFamily>(),
+                                   kernels_of<NormFamily>(),      kernels_of<TakeFamily>(), kernels_of<MessageFamily>(),
+                                   kernels_of<RejectionFamily>()};
   return families;
 }
 

@@ -41,7 +41,7 @@ struct Config {
   // Largest message that the one-shot and the two-shot algorithm take in one piece, up to 2^40 bytes; larger messages
   // go in several pieces. The limits decide the memory taken: `weft info` prints it. 0 for one-shot: on GPUs 8 MiB
   // among up to two ranks, 1 MiB among up to four, else 512 KiB; on CPU ranks 64 KiB. 0 for two-shot: on GPUs 16 MiB,
-  // on CPU ranks 1 MiB. Errc::system: the windows of CPU ranks are more than their machine, or the control group that
+  // on CPU ranks 256 KiB. Errc::system: the windows of CPU ranks are more than their machine, or the control group that
   // they share, has left. No byte of them is touched before.
   std::size_t one_shot_bytes = 0;
   std::size_t two_shot_bytes = 0;

@@ -22,6 +22,7 @@ constexpr const char* kExamples = R"(Examples:
   weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
   weft bench all-reduce --rows 32,64,128 --json result.json
   weft bench gather --tp 8 --dp 4 --tokens 1,64  data-parallel attention
+  weft bench logits --rows 1,64,256              a vocabulary's logits from all its ranks
   weft bench norm --hidden 7168                  all-reduce with residual and norm
   weft bench moe --tokens 1,128                  experts on different ranks
   weft info                                      what is usable on this machine
@@ -68,6 +69,17 @@ Examples:
   weft bench gather --row-bytes 7392 --tokens 128  rows of fp8 with their scales
   weft bench gather --method graph --tokens 64     only on GPUs
   weft bench gather --json gather.json --csv gather.csv)";
+
+constexpr const char* kLogitsExamples =
+    R"(Each rank has its columns of every row, and all ranks get whole rows: one kernel of Weft's. Peers
+gather the columns of each rank behind those of the rank before. One more kernel then puts them into
+rows, which changes no element: it does not widen, scale or cap. Every result is checked.
+
+Examples:
+  weft bench logits                             DeepSeek-V3's 129280 columns, 1 to 256 rows
+  weft bench logits --vocabulary 151936 --f32 --soft-cap 30
+  weft bench logits --device cpu --ranks 4 --vocabulary 8000 --rows 1,16
+  weft bench logits --rows 64,256 --json logits.json --csv logits.csv)";
 
 constexpr const char* kVerifyExamples =
     R"(Run it on a new machine, and whenever you suspect one. Each pair of ranks copies each way and sums.
@@ -203,6 +215,9 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* gather = bench->add_subcommand("gather", "Gathers and scatters of data-parallel attention, equal and ragged");
   gather->footer(kGatherExamples);
   const Command run_gather = add_bench_gather(*gather, arguments);
+  auto* logits = bench->add_subcommand("logits", "Gather of a vocabulary's logits, whose columns ranks share");
+  logits->footer(kLogitsExamples);
+  const Command run_logits = add_bench_logits(*logits, arguments);
   auto* norm =
       bench->add_subcommand("norm", "All-reduce with residual and RMSNorm, compared with the all-reduce alone");
   norm->footer(kNormExamples);
@@ -239,6 +254,7 @@ int run_program(const std::vector<std::string>& arguments) {
   const auto run = [&] {
     if (all_reduce->parsed()) return run_all_reduce();
     if (gather->parsed()) return run_gather();
+    if (logits->parsed()) return run_logits();
     if (norm->parsed()) return run_norm();
     if (moe->parsed()) return run_moe();
     if (host->parsed()) return run_host();

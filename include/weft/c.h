@@ -32,6 +32,7 @@
 #pragma once
 
 #include "weft/c/collectives.h"
+#include "weft/c/columns.h"
 #include "weft/c/communicator.h"
 #include "weft/c/counts.h"
 #include "weft/c/error.h"

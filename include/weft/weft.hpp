@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weft/collectives.hpp"
+#include "weft/columns.hpp"
 #include "weft/communicator.hpp"
 #include "weft/counts.hpp"
 #include "weft/error.hpp"

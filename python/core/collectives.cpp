@@ -85,6 +85,18 @@ void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle in
   make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_tensor);
 }
 
+void all_gather_columns(const PyGroup& self, nb::handle output, nb::handle input, float scale, float soft_cap,
+                        nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    AllGatherColumnsArgs args =
+        all_gather_columns_args(tensors.output("output", output), tensors.input("input", input));
+    args.scale = scale;
+    args.soft_cap = soft_cap;
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_columns);
+}
+
 void barrier(const PyGroup& self, nb::handle stream, std::uint32_t tag) {
   make_call(
       self, {stream, tag}, [](Tensors&) { return BarrierArgs(); }, weft::barrier);
@@ -155,6 +167,20 @@ output = this rank's part of the reduction of all inputs, with the bits of all_r
 
 output: [rows, …], or one dimension, of all_reduce's types; the same shape on every rank.
 input: [size · rows, …], or any dense tensor of as many bytes. op: as in all_reduce.)doc")
+      .def("all_gather_columns", all_gather_columns, nb::arg("output"), nb::arg("input"), nb::kw_only(),
+           nb::arg("scale") = 1.0f, nb::arg("soft_cap") = 0.0f, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def all_gather_columns(self, output: object, input: object, *, scale: float = 1.0, "
+                   "soft_cap: float = 0.0, stream: object = None, tag: int = 0, blocks: int = 0, "
+                   "threads: int = 0) -> None"),
+           R"doc(
+output = the inputs of all ranks beside each other, as a vocabulary's logits from the ranks that share it.
+
+input: [rows, shard columns] of all_reduce's types, the same shape on every rank. Rows may have gaps.
+output: [rows, columns] of the same type, or f32 for an input of bf16 or f16. It has 1 to size · shard columns: columns
+    behind it are pads of the last shards. It may have gaps between rows, which are not written.
+scale, soft_cap: elements of bf16, f16 and f32 become scale · x, and with a soft cap soft_cap · tanh(scale · x /
+    soft_cap), with the same bits on every rank, CPU and GPU.)doc")
       .def("barrier", barrier, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::sig("def barrier(self, *, stream: object = None, tag: int = 0) -> None"),
            "No rank's barrier ends before every rank's has begun.");

@@ -47,14 +47,13 @@ void check_same_rows(const Tensor& out, const Tensor& in, const Rows& to, const 
                        name_of(out.type), from.row_bytes, name_of(in.type)));
 }
 
-// A matrix [tokens, hidden]; strides in elements.
+// A matrix [tokens, hidden], or one of other names; strides in elements.
 struct Matrix {
   std::size_t tokens, hidden, stride;
 };
 
-Matrix matrix_of(const char* argument, const Tensor& tensor) {
-  if (tensor.dimensions != 2)
-    reject(fmt::format("{}: shape {}; it must be [tokens, hidden]", argument, tensor.shape_text()));
+Matrix matrix_of(const char* argument, const Tensor& tensor, const char* shape = "[tokens, hidden]") {
+  if (tensor.dimensions != 2) reject(fmt::format("{}: shape {}; it must be {}", argument, tensor.shape_text(), shape));
   const Rows rows = ragged_rows_of(argument, tensor);
   return {rows.rows, rows.row_bytes / tensor.item(), rows.stride / tensor.item()};
 }
@@ -126,6 +125,24 @@ ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::
           .input_stride = from.stride / item,
           .output_stride = to.stride / item,
           .type = data_type_of("input", in)};
+}
+
+AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in) {
+  const Matrix from = matrix_of("input", in, "[rows, columns]"), to = matrix_of("output", out, "[rows, columns]");
+  const DataType type = data_type_of("input", in);
+  const bool output_f32 = out.type != in.type && data_type_of("output", out) == DataType::f32;
+  if (!output_f32) check_type(out, in);
+  if (to.tokens != from.tokens) reject(fmt::format("output: {} rows; the input has {}", to.tokens, from.tokens));
+  if (to.hidden == 0) reject(fmt::format("output: shape {}; it must have columns", out.shape_text()));
+  return {.input = in.data,
+          .output = out.data,
+          .rows = from.tokens,
+          .shard_columns = from.hidden,
+          .columns = to.hidden,
+          .input_stride = from.stride,
+          .output_stride = to.stride,
+          .type = type,
+          .output_f32 = output_f32};
 }
 
 GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks) {

@@ -17,6 +17,8 @@ AllGatherArgs all_gather_args(const Tensor& out, const Tensor& in, std::size_t r
 AllToAllArgs all_to_all_args(const Tensor& out, const Tensor& in, std::size_t ranks);
 BroadcastArgs broadcast_args(const Tensor& out, const Tensor& in);
 ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::size_t ranks);
+// An output of f32 has wider elements than an input of bf16 or f16.
+AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in);
 
 GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks);
 ScatterArgs scatter_args(const Tensor& out, const Tensor* in, std::size_t ranks);

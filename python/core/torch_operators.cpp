@@ -65,6 +65,24 @@ void moves(Stack& stack) {
       Call);
 }
 
+// all_gather_columns(Tensor(a!) output, Tensor input, int group, float scale, float soft_cap, int options) -> ()
+void all_gather_columns(Stack& stack) {
+  const Tensor out = stack.tensor(), in = stack.tensor();
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, out);
+        check_device(group, in);
+        AllGatherColumnsArgs args = all_gather_columns_args(out, in);
+        args.scale = stack.real();
+        args.soft_cap = stack.real();
+        set_options(args, stack);
+        return args;
+      },
+      weft::all_gather_columns);
+}
+
 // broadcast_(Tensor(a!) x, int group, int root, int options) -> ()
 void broadcast(Stack& stack) {
   const Tensor x = stack.tensor();
@@ -242,6 +260,9 @@ const Operator kOperators[] = {
      kernel<moves<all_to_all_args, weft::all_to_all>>},
     {"reduce_scatter_tensor", "(Tensor(a!) output, Tensor input, int group, int options) -> ()",
      kernel<moves<reduce_scatter_args, weft::reduce_scatter_tensor>>},
+    {"all_gather_columns",
+     "(Tensor(a!) output, Tensor input, int group, float scale, float soft_cap, int options) -> ()",
+     kernel<all_gather_columns>},
     {"broadcast_", "(Tensor(a!) x, int group, int root, int options) -> ()", kernel<broadcast>},
     {"barrier", "(Tensor(a!) x, int group, int options) -> ()", kernel<barrier>},
     {"all_reduce_rms_norm",

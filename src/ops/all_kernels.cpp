@@ -2,6 +2,7 @@
 
 #include "comm/rejection_kernels.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
+#include "ops/columns/column_kernels.hpp"
 #include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -11,9 +12,10 @@
 namespace weft::detail {
 
 std::span<const std::span<const Kernel>> all_kernels() {
-  static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(), kernels_of<MoeFamily>(),
-                                   kernels_of<NormFamily>(),      kernels_of<TakeFamily>(), kernels_of<MessageFamily>(),
-                                   kernels_of<RejectionFamily>()};
+  static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),
+                                   kernels_of<MoeFamily>(),       kernels_of<NormFamily>(),
+                                   kernels_of<TakeFamily>(),      kernels_of<MessageFamily>(),
+                                   kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>()};
   return families;
 }
 

@@ -45,6 +45,7 @@ enum class Moving : std::uint8_t {
   reduce,            // to the last rank
   all_gather_v,      // of two tensors, or one
   reduce_scatter_v,  // into a slot with its pads
+  all_gather_columns,
   barrier,
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
   dispatch,
@@ -84,7 +85,7 @@ struct CallSetup {
   bool flows = false;      // in chunks, whatever its size
   bool detour = false;     // … over other ranks: a broadcast, or ragged calls with one busy rank
   bool symmetric = false;  // … to outputs in symmetric memory, at the same place in all calls
-  std::uint64_t rows = 1;  // rms_norm
+  std::uint64_t rows = 1;  // rms_norm, all_gather_columns
   NormForm norm = {};      // rms_norm
   // rms_norm: packs of a row that go through the buffers at once, if the buffers are too small for a row (wide_norm()).
   // The call is then one `step` of several; call `of` is the first of them. If `alone`, it is the norm behind them.
@@ -96,6 +97,8 @@ struct CallSetup {
   Padding padding = Padding::max;         // ragged; aligned: to two rows, fixed: of two
   std::vector<std::int32_t> slots = {};   // ragged: of each rank, for per_rank slots
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
+  std::uint64_t columns = 0;              // all_gather_columns: of an output row; 0: all shards'
+  bool changed = false;                   // … whose elements are doubled and widened
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
   bool split_slots = false;               // … or rather their slot
   std::vector<Letter> letters = {};       // messages: of all ranks; no two for one pair and direction
@@ -214,6 +217,8 @@ std::vector<Setup> small_multimem_setups();
 std::vector<Setup> large_multimem_setups();
 std::vector<Setup> small_norm_setups();
 std::vector<Setup> large_norm_setups();
+std::vector<Setup> small_column_setups();
+std::vector<Setup> large_column_setups();
 std::vector<Setup> small_message_setups();
 std::vector<Setup> large_message_setups();
 std::vector<Setup> small_moe_setups();

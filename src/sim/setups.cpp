@@ -48,6 +48,7 @@ const std::vector<Setup>& all_setups() {
       for (Setup& setup : setups) all.push_back(std::move(setup));
     };
     add(small_move_setups());
+    add(small_column_setups());
     add(small_message_setups());
     add(small_moe_setups());
     add(small_ring_setups());
@@ -57,6 +58,7 @@ const std::vector<Setup>& all_setups() {
     add(large_all_reduce_setups());
     add(large_move_setups());
     add(symmetric_setups());
+    add(large_column_setups());
     add(large_message_setups());
     add(large_moe_setups());
     add(large_ring_setups());

@@ -95,6 +95,7 @@ TEST(Program, HelpTeaches) {
       {{"bench", "all-reduce"}, "weft bench all-reduce --rows"},
       {{"bench", "gather"}, "weft bench gather --"},
       {{"bench", "moe"}, "weft bench moe --model"},
+      {{"bench", "logits"}, "weft bench logits"},
       {{"bench", "norm"}, "weft bench norm --hidden"},
       {{"bench", "host"}, "weft bench host"},
       {{"tune"}, "weft tune --quick"},

@@ -263,6 +263,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
                             "dispatch and combine bf16",
                             "dispatch and combine fp8",
                             "all_to_all",
+                            "all_gather_columns",
                             "barrier",
                             "all_reduce_rms_norm bf16 one-shot",
                             "all_reduce_rms_norm f16 two-shot fp8 fixed",

@@ -7,6 +7,7 @@
 
 #include "comm/rejection_kernels.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
+#include "ops/columns/column_kernels.hpp"
 #include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -146,6 +147,17 @@ TEST(Kernels, Messages) {
   Found found;
   found.add(detail::MessagesQuery{});
   EXPECT_EQ(found.count(), detail::kernels_of<detail::MessageFamily>().size());
+}
+
+TEST(Kernels, OfColumns) {
+  Found found;
+  for (const bool aligned16 : {false, true}) {
+    found.add(detail::ColumnQuery<false, false>{aligned16});
+    found.add(detail::ColumnQuery<false, true>{aligned16});
+    found.add(detail::ColumnQuery<true, false>{aligned16});
+    found.add(detail::ColumnQuery<true, true>{aligned16});
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::ColumnFamily>().size());
 }
 
 TEST(Kernels, OfOneRank) {

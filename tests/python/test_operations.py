@@ -209,6 +209,48 @@ def test_reduce_scatter(ranks: int, dtype: str, op: str, gaps: bool) -> None:
     run_ranks(ranks, work)
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("dtype", REDUCED)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_all_gather_columns(ranks: int, dtype: str, gaps: bool) -> None:
+    """A vocabulary whose last shard ends with pads; every type keeps its bits."""
+    shards = [numbers(dtype, (3, 40), rank) for rank in range(ranks)]
+    width = 40 * ranks - 5
+    expected = np.concatenate(shards, axis=1)[:, :width]
+
+    def work(rank: weft.Communicator) -> None:
+        x, y = shards[rank.rank], np.zeros_like(expected)
+        if gaps:
+            x, y = columns(x), columns(y)
+        rank.world.all_gather_columns(given(y, dtype), given(x, dtype), tag=2)
+        assert y.tobytes() == expected.tobytes()
+
+    run_ranks(ranks, work)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_columns_are_scaled_and_capped(dtype: str, wide: bool) -> None:
+    """Scales of powers of two are exact, and a cap is within the rounding of NumPy's tanh in f64."""
+    shards = [numbers(dtype, (3, 24), rank) for rank in range(2)]
+    whole = np.concatenate(shards, axis=1)
+    values = (whole.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else whole.astype(np.float32)
+    kind = "f32" if wide else dtype
+    spacing = {"bf16": 2.0**-7, "f16": 2.0**-10, "f32": 2.0**-22}[kind]
+
+    def work(rank: weft.Communicator) -> None:
+        y = np.zeros(whole.shape, REDUCED[kind])
+        rank.world.all_gather_columns(given(y, kind), given(shards[rank.rank], dtype), scale=0.25)
+        got = (y.astype(np.uint32) << 16).view(np.float32) if kind == "bf16" else y.astype(np.float32)
+        assert (got == values * 0.25).all()
+        rank.world.all_gather_columns(given(y, kind), given(shards[rank.rank], dtype), scale=0.25, soft_cap=30.0)
+        got = (y.astype(np.uint32) << 16).view(np.float32) if kind == "bf16" else y.astype(np.float32)
+        exact = 30 * np.tanh(values.astype(np.float64) / 120)
+        assert (np.abs(got - exact) <= np.abs(exact) * spacing).all()
+
+    run_ranks(2, work)
+
+
 KINDS = [("none", 0, "sum"), ("aligned", 4, "max"), ("max", 0, "min"), ("fixed", 6, "avg"), ("per_rank", 0, "sum")]
 
 

@@ -76,6 +76,16 @@ CALLS = {
     "f64": Bad(lambda g: g.all_reduce(np.ones(4)), "elements are f64; sums are of bf16, f16, f32, i32, i64 and u8"),
     "bf16 as u16": Bad(lambda g: g.all_reduce(np.ones(4, np.uint16)), "elements are u16; sums are of bf16"),
     "two types": Bad(lambda g: g.all_reduce(f32(4), np.ones(4, np.int32)), "output: elements are f32"),
+    "columns of one dimension": Bad(lambda g: g.all_gather_columns(f32(4), f32(4)), "it must be [rows, columns]"),
+    "columns of other rows": Bad(lambda g: g.all_gather_columns(f32(3, 4), f32(2, 4)), "output: 3 rows; the input has 2"),
+    "no columns": Bad(lambda g: g.all_gather_columns(f32(2, 0), f32(2, 4)), "output: shape [2, 0]; it must have columns"),
+    "too many columns": Bad(lambda g: g.all_gather_columns(f32(2, 64), f32(2, 4)), "columns"),
+    "columns of two types": Bad(
+        lambda g: g.all_gather_columns(np.ones((2, 4), np.int32), f32(2, 4)), "output: elements are i32; the input's are f32"
+    ),
+    "a soft cap of integers": Bad(
+        lambda g: g.all_gather_columns(*2 * [np.ones((2, 4), np.int32)], soft_cap=1.0), "soft_cap"
+    ),
     "short output": Bad(lambda g: g.all_reduce(f32(4), f32(5)), "output: "),
     "short input": Bad(lambda g: g.all_reduce(f32(5), f32(4)), "elements"),
     "gaps": Bad(lambda g: g.all_reduce(f32(4, 4)[:, ::2]), "elements of shape [4, 2] do not lie side by side"),

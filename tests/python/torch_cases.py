@@ -53,6 +53,12 @@ class Case:
         self.group.all_gather_into_tensor(output, self.x)
         return [output]
 
+    def all_gather_columns(self) -> list[torch.Tensor]:
+        """Of bf16 into f32, without the last shard's pads."""
+        output = torch.empty((2, 64 * self.group.size - 3), device=self.device)
+        self.group.all_gather_columns(output, self.halves, scale=0.5, soft_cap=30.0)
+        return [output]
+
     def reduce_scatter(self) -> list[torch.Tensor]:
         output, many = self.x.new_empty((4, 16)), self.x.repeat(self.group.size, 1)
         self.group.reduce_scatter_tensor(output, many)
@@ -176,6 +182,7 @@ NAMES = [
     "all_reduce",
     "reduce",
     "all_gather",
+    "all_gather_columns",
     "reduce_scatter",
     "all_to_all",
     "broadcast",

@@ -259,6 +259,24 @@ void __wrap__ZN4weft19all_reduce_rms_normERKNS_5GroupERKNS_20AllReduceRmsNormArg
   call_c(weft_all_reduce_rms_norm, handle(group), &c);
 }
 
+void __real__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgsE(const Group&,
+                                                                                  const AllGatherColumnsArgs&);
+void __wrap__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgsE(const Group& group,
+                                                                                  const AllGatherColumnsArgs& args) {
+  if (in_c) return __real__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgsE(group, args);
+  weft_all_gather_columns_args c = init(weft_all_gather_columns_args_init);
+  fill_rows(c, args);
+  c.rows = args.rows;
+  c.shard_columns = args.shard_columns;
+  c.columns = args.columns;
+  c.type = number(args.type);
+  c.output_f32 = args.output_f32;
+  c.scale = args.scale;
+  c.soft_cap = args.soft_cap;
+  fill_launch(c, args);
+  call_c(weft_all_gather_columns, handle(group), &c);
+}
+
 void __real__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(const Group&, const TakeRowsArgs&);
 void __wrap__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(const Group& group, const TakeRowsArgs& args) {
   if (in_c) return __real__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(group, args);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "weft/collectives.hpp"
+#include "weft/columns.hpp"
 #include "weft/counts.hpp"
 #include "weft/fused.hpp"
 #include "weft/messages.hpp"
@@ -88,6 +89,14 @@ void EveryOperation::add_copies() {
                                                              .row_bytes = kRowBytes,
                                                              .stream = device_.stream(),
                                                              .tag = tag});
+                    }});
+  calls_.push_back({"all_gather_columns", [=, this](std::uint32_t tag) {
+                      all_gather_columns(communicator_, {.input = mine,
+                                                         .output = all,
+                                                         .rows = kRows,
+                                                         .shard_columns = kHidden,
+                                                         .stream = device_.stream(),
+                                                         .tag = tag});
                     }});
   calls_.push_back({"all_to_all", [=, this](std::uint32_t tag) {
                       all_to_all(communicator_, {.input = all,

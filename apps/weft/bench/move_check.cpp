@@ -13,6 +13,7 @@
 
 #include "bench/rank_device.hpp"
 #include "common/pattern.hpp"
+#include "weft/columns.hpp"
 #include "weft/messages.hpp"
 #include "workloads/reference.hpp"
 
@@ -97,6 +98,36 @@ Result check_all_to_all(Ranks& ranks, std::size_t words) {
                     [=](std::byte* wanted) {
                       for (std::size_t from = 0; from < size; ++from)
                         sent_by(static_cast<int>(from), sent, mine, words, wanted + from * row);
+                    }};
+  });
+}
+
+// Every rank gets a matrix whose columns the ranks share, without the last shard's last column.
+Result check_columns(Ranks& ranks, std::size_t rows, std::size_t shard) {
+  const auto size = static_cast<std::size_t>(ranks.world_size());
+  const ReferenceArgs sent{.count = rows * shard, .type = DataType::bf16, .data = Data::random};
+  const std::size_t columns = size * shard - 1;
+  return check(ranks, sent, [=](const Ranks::Seat&) {
+    return Part{.output = rows * columns,
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      all_gather_columns(caller.communicator(), {.input = input,
+                                                                 .output = output,
+                                                                 .rows = rows,
+                                                                 .shard_columns = shard,
+                                                                 .columns = columns,
+                                                                 .stream = device.stream()});
+                    },
+                .want =
+                    [=](std::byte* wanted) {
+                      std::vector<std::byte> from(sent.count * 2);
+                      for (std::size_t rank = 0; rank < size; ++rank) {
+                        sent_by(static_cast<int>(rank), sent, 0, sent.count, from.data());
+                        const std::size_t kept = rank + 1 < size ? shard : shard - 1;
+                        for (std::size_t row = 0; row < rows; ++row)
+                          std::ranges::copy(std::span(from).subspan(row * shard * 2, kept * 2),
+                                            wanted + (row * columns + rank * shard) * 2);
+                      }
                     }};
   });
 }
@@ -203,6 +234,9 @@ std::vector<MoveCheck> move_checks(int ranks) {
     all.push_back(
         {"gather and scatter", size * words * 4, [=](Ranks& world) { return check_gather_and_scatter(world, words); }});
   }
+  for (const auto& [rows, shard] : {std::pair<std::size_t, std::size_t>{3, 40}, {33, 4096}})
+    all.push_back({"all_gather_columns", size * rows * shard * 2,
+                   [=](Ranks& world) { return check_columns(world, rows, shard); }});
   for (const DataType type :
        {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {

@@ -29,14 +29,15 @@ enum class Operation : std::uint8_t {
   four_tensors,
   attn_reduce_scatter,
   attn_all_gather,
-  all_reduce_rms_norm
+  all_reduce_rms_norm,
+  all_gather_columns
 };
 
 constexpr std::string_view name(Operation operation) {
-  constexpr std::string_view names[] = {"all_reduce",          "all_gather",       "reduce_scatter",
-                                        "all_to_all",          "broadcast",        "barrier",
-                                        "all_gather_v",        "reduce_scatter_v", "four_tensors",
-                                        "attn_reduce_scatter", "attn_all_gather",  "all_reduce_rms_norm"};
+  constexpr std::string_view names[] = {
+      "all_reduce",      "all_gather",          "reduce_scatter",    "all_to_all",   "broadcast",
+      "barrier",         "all_gather_v",        "reduce_scatter_v",  "four_tensors", "attn_reduce_scatter",
+      "attn_all_gather", "all_reduce_rms_norm", "all_gather_columns"};
   return names[static_cast<int>(operation)];
 }
 

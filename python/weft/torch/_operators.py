@@ -41,6 +41,7 @@ def _define() -> None:
         "all_gather_into_tensor",
         "all_to_all",
         "reduce_scatter_tensor",
+        "all_gather_columns",
         "broadcast_",
         "barrier",
         "all_reduce_rms_norm",

@@ -146,6 +146,27 @@ class Group:
                 pass
         operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, options)
 
+    def all_gather_columns(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        *,
+        scale: float = 1.0,
+        soft_cap: float = 0.0,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = the inputs of all ranks beside each other: [rows, columns], scaled and capped on their way."""
+        options = operators.options(tag, blocks, threads)
+        if not options and not is_compiling():
+            try:
+                self.group.all_gather_columns(output, input, scale=scale, soft_cap=soft_cap, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
+        operators.call(operators.ops.all_gather_columns.default, output, input, self.number, scale, soft_cap, options)
+
     def all_to_all(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:

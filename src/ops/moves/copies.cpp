@@ -11,6 +11,7 @@
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "numeric/rows.hpp"
+#include "ops/moves/copy_plan.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/moves/symmetric_outputs.hpp"
 #include "weft/collectives.hpp"
@@ -36,31 +37,6 @@ const TensorNames& names_of(std::size_t tensor) {
     return names;
   }();
   return all[tensor];
-}
-
-// Lines: three packs of payload travel in four of the wire on GPUs, one in two on CPU ranks. `own`, `whole`: bytes that
-// this rank has room for, for its own rows and for all ranks' rows. `sent`: MoveQuery::sent_bytes.
-struct PlanArgs {
-  std::uint64_t own, whole, sent;
-  bool symmetric;
-  Launch launch;
-};
-detail::MovePlan plan(const GroupState& group, const PlanArgs& args) {
-  const Device device = group.communicator().fabric().device();
-  const auto size = static_cast<std::uint32_t>(group.size());
-  const bool cpu = device == Device::cpu;
-  return detail::plan_move({.device = device,
-                            .size = size,
-                            .layout = group.layout(),
-                            .own_bytes = args.own,
-                            .whole_bytes = args.whole,
-                            .sent_bytes = args.sent,
-                            .unit_bytes = cpu ? 16u : 48u,
-                            .wire_packs = cpu ? 2u : 4u,
-                            .streams = size,
-                            .symmetric = args.symmetric,
-                            .launch = args.launch,
-                            .max_blocks = group.communicator().max_blocks()});
 }
 
 void check_shape(std::size_t rows, std::size_t row_bytes) {
@@ -127,11 +103,12 @@ class CopyEqual : public detail::GroupCall {
     const std::uint64_t message = args_.rows * args_.row_bytes;
     in_symmetric_.add(output_);
     const bool all_send = operation != EqualCopy::broadcast;
-    plan_ = weft::plan(channel(), {.own = message,
-                                   .whole = output_.payload(),
-                                   .sent = all_send ? message * static_cast<std::uint64_t>(channel().size()) : message,
-                                   .symmetric = in_symmetric_.found(),
-                                   .launch = args_.launch});
+    plan_ = detail::plan_copy(channel(),
+                              {.own = message,
+                               .whole = output_.payload(),
+                               .sent = all_send ? message * static_cast<std::uint64_t>(channel().size()) : message,
+                               .symmetric = in_symmetric_.found(),
+                               .launch = args_.launch});
     return name();
   }
 
@@ -302,7 +279,7 @@ detail::CallName GatherV::plan(bool) {
     fingerprint = detail::fingerprint("tensor", fingerprint, row_bytes);
     words.row_bytes[number] = row_bytes;
   }
-  plan_ = weft::plan(
+  plan_ = detail::plan_copy(
       group, {.own = own, .whole = whole, .sent = 0, .symmetric = in_symmetric_.found(), .launch = args_.launch});
   work_.partition = detail::counted_partition(group, args_.counts, false, args_.input_rows, args_.output_rows);
   work_.partition.detour_packs = plan_.detour_packs;

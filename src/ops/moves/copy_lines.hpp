@@ -52,7 +52,7 @@ WEFT_FN void load_bundle(const Work& work, const Home& home, std::uint64_t rows,
 template <class Wire, bool aligned16, class Work, class Table>
 WEFT_FN void store_bundle(const Work& work, const Table& table, const Home& home, std::uint64_t rows,
                           std::uint32_t owner, const Pack* payload) {
-  const Rows<aligned16> to = incoming<aligned16>(table, work.tensor[home.tensor], rows, owner);
+  const auto to = incoming<aligned16>(table, work.tensor[home.tensor], rows, owner);
   WEFT_UNROLL
   for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) to.store(payload_pack<Wire>(home.number, k), payload[k]);
 }

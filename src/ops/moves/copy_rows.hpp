@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "numeric/rows.hpp"
 #include "ops/moves/copy_work.hpp"
@@ -17,12 +18,24 @@ WEFT_FN Rows<aligned16> outgoing(const Partition& partition, const CopyTensor& t
   const auto* const from = static_cast<const std::byte*>(t.input);
   return {from + partition.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
 }
+// Shares whose rows do not lie side by side in the output bring places of their own (ops/columns).
+template <class Table, bool aligned16>
+concept HasPlaces = requires(const Table& table, const CopyTensor& t) {
+  table.template place_of<aligned16>(t, 0, 0);
+};
+
 // The output's place for the rows of `owner`.
 template <bool aligned16, class Table>
-WEFT_FN Rows<aligned16> incoming(const Table& table, const CopyTensor& t, std::uint64_t rows, std::uint32_t owner) {
-  auto* const to = static_cast<std::byte*>(t.output);
-  return {to + table.output_row(owner) * t.output_stride, rows, t.row_bytes, t.output_stride};
+WEFT_FN auto incoming(const Table& table, const CopyTensor& t, std::uint64_t rows, std::uint32_t owner) {
+  if constexpr (HasPlaces<Table, aligned16>) {
+    return table.template place_of<aligned16>(t, rows, owner);
+  } else {
+    auto* const to = static_cast<std::byte*>(t.output);
+    return Rows<aligned16>(to + table.output_row(owner) * t.output_stride, rows, t.row_bytes, t.output_stride);
+  }
 }
+template <bool aligned16, class Table>
+using Incoming = decltype(incoming<aligned16>(std::declval<const Table&>(), CopyTensor{}, 0, 0));
 
 // One of the blocks that share some work.
 struct BlockPart {

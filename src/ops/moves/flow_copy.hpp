@@ -19,14 +19,17 @@ struct FlowCopy {
   using Partition = typename Work::Partition;
 
   // A chunk of one message as it lies in the caller's tensors: rows for rank `rank`, or rows of that rank.
+  template <class Place>
   struct Part {
     std::uint64_t rows, first;  // of the message; the chunk's first pack
     std::uint32_t rank;
-    Rows<aligned16> only;  // of the only tensor
+    Place only;  // of the only tensor
   };
+  using Out = Part<Rows<aligned16>>;
 
   template <class Table>
   struct Copy {
+    using In = Part<Incoming<aligned16, Table>>;
     const Session& s;
     const Work& work;
     const Table& table;
@@ -37,23 +40,23 @@ struct FlowCopy {
     WEFT_FN bool has(std::uint32_t owner, std::uint64_t chunk) const { return chunk < chunks_of(owner); }
 
     // With one tensor the values that are equal for all packs are computed once.
-    WEFT_FN Part outgoing(std::uint64_t chunk, std::uint32_t receiver) const {
-      Part part{table.rows_of(s.rank()), chunk * s.layout().pipeline_packs, receiver, {}};
+    WEFT_FN Out outgoing(std::uint64_t chunk, std::uint32_t receiver) const {
+      Out part{table.rows_of(s.rank()), chunk * s.layout().pipeline_packs, receiver, {}};
       if constexpr (Work::kOneTensor) part.only = rows_out(work.tensor[0], part);
       return part;
     }
-    WEFT_FN Part incoming(std::uint64_t chunk, std::uint32_t owner) const {
-      Part part{table.rows_of(owner), chunk * s.layout().pipeline_packs, owner, {}};
+    WEFT_FN In incoming(std::uint64_t chunk, std::uint32_t owner) const {
+      In part{table.rows_of(owner), chunk * s.layout().pipeline_packs, owner, {}};
       if constexpr (Work::kOneTensor) part.only = rows_in(work.tensor[0], part);
       return part;
     }
-    WEFT_FN Pack load(const Part& part, std::uint32_t i) const {
+    WEFT_FN Pack load(const Out& part, std::uint32_t i) const {
       if constexpr (Work::kOneTensor) return part.only.get(part.first + i);
       std::uint64_t pack = part.first + i;
       const CopyTensor& tensor = tensor_of(work, part.rows, pack);
       return rows_out(tensor, part).get(pack);
     }
-    WEFT_FN void store(const Part& part, std::uint32_t i, const Pack& payload) const {
+    WEFT_FN void store(const In& part, std::uint32_t i, const Pack& payload) const {
       if constexpr (Work::kOneTensor) return part.only.put(part.first + i, payload);
       std::uint64_t pack = part.first + i;
       const CopyTensor& tensor = tensor_of(work, part.rows, pack);
@@ -61,10 +64,10 @@ struct FlowCopy {
     }
 
    private:
-    WEFT_FN Rows<aligned16> rows_out(const CopyTensor& tensor, const Part& part) const {
+    WEFT_FN Rows<aligned16> rows_out(const CopyTensor& tensor, const Out& part) const {
       return detail::outgoing<aligned16>(work.partition, tensor, part.rows, part.rank);
     }
-    WEFT_FN Rows<aligned16> rows_in(const CopyTensor& tensor, const Part& part) const {
+    WEFT_FN Incoming<aligned16, Table> rows_in(const CopyTensor& tensor, const In& part) const {
       return detail::incoming<aligned16>(table, tensor, part.rows, part.rank);
     }
   };
@@ -110,7 +113,8 @@ struct FlowCopy {
     const std::uint64_t all = copy.chunks_of(self), apart = chunks_apart(team, copy.work);
     for (std::uint64_t chunk = role.block; chunk < (apart < all ? apart : all); chunk += role.blocks) {
       const std::uint32_t packs[] = {copy.route.wide().packs_in(chunk, copy.packs_of(self))};
-      const Part from = copy.outgoing(chunk, self), to = copy.incoming(chunk, self);
+      const auto from = copy.outgoing(chunk, self);
+      const auto to = copy.incoming(chunk, self);
       each_pack<kAtOnce>(
           team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = copy.load(from, i); }, always,
           [&](std::uint32_t, std::uint32_t i, const Pack& p) { copy.store(to, i, p); });
@@ -124,7 +128,8 @@ struct FlowCopy {
     const Flow flow = copy.route.narrow();
     const bool first = team.thread_rank() == 0;
     const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(self))};
-    const Part own = copy.outgoing(chunk, relay), kept = copy.incoming(chunk, self);
+    const auto own = copy.outgoing(chunk, relay);
+    const auto kept = copy.incoming(chunk, self);
     Pack* const to = flow.slot(relay, chunk, self);
     const bool keep = chunk >= chunks_apart(team, copy.work);
     const bool good = each_pack<kAtOnce>(
@@ -176,7 +181,8 @@ struct FlowCopy {
     const Flow flow = copy.route.wide();
     const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(owner))};
     const Pack* const passed = owner != self ? copy.route.narrow().slot(self, chunk, owner) : nullptr;
-    const Part own = copy.outgoing(chunk, self), kept = copy.incoming(chunk, owner);
+    const auto own = copy.outgoing(chunk, self);
+    const auto kept = copy.incoming(chunk, owner);
     const bool keep = passed != nullptr || chunk >= chunks_apart(team, copy.work);
     Pack* near[kNear] = {};
     WEFT_UNROLL
@@ -209,7 +215,7 @@ struct FlowCopy {
     const Flow flow = copy.route.wide();
     for (std::uint32_t turn = 1; turn < size; turn += kBatch) {
       std::uint32_t packs[kBatch] = {};
-      Part from[kBatch] = {};
+      Out from[kBatch] = {};
       Pack* to[kBatch] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
@@ -240,7 +246,7 @@ struct FlowCopy {
     }
     for (std::uint32_t turn = 1; turn < copy.s.size(); turn += kBatch) {
       std::uint32_t packs[kBatch] = {};
-      Part to[kBatch] = {};
+      typename Copy<Table>::In to[kBatch] = {};
       const Pack* from[kBatch] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {

@@ -41,6 +41,9 @@ struct SymmetricCopy {
 
  private:
   template <class Table>
+  static constexpr bool kHasPlaces = HasPlaces<Table, true>;
+
+  template <class Table>
   struct Copy {
     const Session& s;
     const Work& work;
@@ -69,11 +72,17 @@ struct SymmetricCopy {
     WEFT_FN bool is_in_place() const {
       bool all = true;
       for (std::uint32_t t = 0; t < work.count(); ++t) {
-        const auto* const own = static_cast<const std::byte*>(work.tensor[t].output) +
-                                table.output_row(s.rank()) * work.tensor[t].output_stride;
+        const auto* const own = static_cast<const std::byte*>(begin_of_own(work.tensor[t]));
         all = all && own == work.tensor[t].input && work.tensor[t].input_stride == work.tensor[t].output_stride;
       }
       return all;
+    }
+    WEFT_FN const void* begin_of_own(const CopyTensor& t) const {
+      if constexpr (kHasPlaces<Table>) {
+        return table.template place_of<true>(t, 1, s.rank()).find(0);
+      } else {
+        return static_cast<const std::byte*>(t.output) + table.output_row(s.rank()) * t.output_stride;
+      }
     }
     WEFT_FN Pack* at(std::uint32_t rank, std::ptrdiff_t offset) const {
       return reinterpret_cast<Pack*>(work.outputs.part_of(*s.call, rank) + offset);
@@ -203,7 +212,8 @@ struct SymmetricCopy {
     const CopyTensor& t = copy.work.tensor[0];
     const std::uint32_t self = copy.s.rank();
     const std::uint64_t rows = copy.table.rows_of(self);
-    if (aligned16 && copy.work.count() == 1 && t.input_stride == t.row_bytes && t.output_stride == t.row_bytes) {
+    if (!kHasPlaces<Table> && aligned16 && copy.work.count() == 1 && t.input_stride == t.row_bytes &&
+        t.output_stride == t.row_bytes) {
       // Nothing but a base and a number: few blocks have no time for more.
       const void* const first = outgoing<true>(copy.work.partition, t, rows, receiver).find(0);
       const std::ptrdiff_t base = copy.offset_of(t, rows, self, 0);
@@ -221,13 +231,26 @@ struct SymmetricCopy {
         team, copy, rows, chunk,
         [&](std::uint64_t pack) {
           const CopyTensor& tensor = tensor_of(copy.work, rows, pack);
-          return outgoing<aligned16>(copy.work.partition, tensor, rows, receiver).load(pack);
+          return changed(copy.table, outgoing<aligned16>(copy.work.partition, tensor, rows, receiver).load(pack));
         },
         ready,
         [&](std::uint64_t pack, const Pack& payload) {
           const CopyTensor& tensor = tensor_of(copy.work, rows, pack);
+          if constexpr (kHasPlaces<Table>) {
+            if (incoming<true>(copy.table, tensor, rows, self).find(pack) == nullptr) return;
+          }
           put_pack(copy.offset_of(tensor, rows, self, pack), payload);
         });
+  }
+
+  // The sender changes its rows, since peers cannot change them on arrival.
+  template <class Table>
+  static WEFT_FN Pack changed(const Table& table, const Pack& payload) {
+    if constexpr (kHasPlaces<Table>) {
+      return table.changed(payload);
+    } else {
+      return payload;
+    }
   }
 
   // Passes on the chunks that this rank relays. Of N − 1 neighbouring chunks it relays one of each owner. Their owner

@@ -1,0 +1,158 @@
+// weft bench logits: gathers of a vocabulary's logits, beside a gather of shards that are then put into rows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "bench/bench_options.hpp"
+#include "bench/csv.hpp"
+#include "bench/logits_measure.hpp"
+#include "common/commands.hpp"
+#include "common/options.hpp"
+#include "common/sizes.hpp"
+#include "common/values.hpp"
+#include "workloads/speed_up.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr std::int64_t kMostColumns = 1 << 21;
+
+struct LogitsBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  LogitsForm form{.vocabulary = 129280};  // DeepSeek-V3's
+  std::string rows;
+  std::string methods = "all";
+  Launch launch = {};
+
+  void check_form() const;
+  std::vector<std::int64_t> counts(Device device) const;
+  std::vector<Point> points(const Bench& bench, Device device) const;
+  int run() const;
+};
+
+void LogitsBench::check_form() const {
+  if (!std::isfinite(form.scale) || !std::isfinite(form.soft_cap) || form.soft_cap < 0)
+    throw Error(Errc::invalid_argument, fmt::format("--scale {} and --soft-cap {}: must be finite, a cap 0 or more",
+                                                    form.scale, form.soft_cap));
+}
+
+std::vector<std::int64_t> LogitsBench::counts(Device device) const {
+  const char* usual = device == Device::cpu ? "1,8,64" : "1,8,32,64,128,256";
+  return parse_counts(rows.empty() ? usual : rows, "--rows", kMostRows);
+}
+
+std::vector<Point> LogitsBench::points(const Bench& bench, Device device) const {
+  std::vector<Point> all;
+  for (const auto count : counts(device)) {
+    for (const auto contender : bench.contenders(Operation::all_gather_columns)) {
+      for (const auto method : methods_named(bench, methods)) {
+        all.push_back({.operation = Operation::all_gather_columns,
+                       .count = static_cast<std::size_t>(count * form.vocabulary),
+                       .rows = count,
+                       .hidden = form.vocabulary,
+                       .type = options.type,
+                       .contender = contender,
+                       .method = method,
+                       .launch = is_peer(contender) ? Launch{} : launch});
+      }
+    }
+  }
+  return all;
+}
+
+const Result* result_of(const std::vector<Result>& results, const Point& point, Contender contender) {
+  const auto same = [&](const Result& of) {
+    return of.point.rows == point.rows && of.point.method == point.method && of.point.contender == contender;
+  };
+  const auto found = std::ranges::find_if(results, same);
+  return found == results.end() ? nullptr : &*found;
+}
+
+Table logits_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
+  std::vector<Contender> contenders;
+  std::vector<std::string> columns = {"rows", "size"};
+  for (const auto& result : results) {
+    const Contender one = result.point.contender;
+    if (result.point.method != method || std::ranges::count(contenders, one) != 0) continue;
+    contenders.push_back(one);
+    columns.emplace_back(one == Contender::automatic ? "Weft" : name(one));
+  }
+  columns.insert(columns.end(), {"GB/s", "speed-up"});
+  Table table(columns);
+  for (const auto& ours : results) {
+    const Point& point = ours.point;
+    if (point.method != method || point.contender != Contender::automatic) continue;
+    std::vector<std::string> cells = {std::to_string(point.rows), format_bytes(point.bytes())};
+    for (const auto contender : contenders) cells.push_back(cell(result_of(results, point, contender)));
+    cells.push_back(ours.verdict == Verdict::ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
+    cells.push_back(cell(speed_up(ours, best_peer(results, point), crowd)));
+    table.add(cells);
+  }
+  return table;
+}
+
+constexpr const char* kLogitsLegend =
+    "size: the output of a rank, of the input's type; GB/s: size over time. plain push: each rank's columns, stored "
+    "to\n"
+    "all ranks, rank after rank. NCCL, Gloo: their gather and a kernel that puts shards into rows and changes "
+    "nothing.\n"
+    "speed-up: best peer's time over Weft's.\n";
+
+int LogitsBench::run() const {
+  check_form();
+  static_cast<void>(counts(Device::cpu));  // complains of bad rows before anything is started
+  Ranks ranks(options.ranks_args());
+  std::size_t largest = 0;
+  for (const auto count : counts(ranks.device()))
+    largest = std::max(largest, logits_bytes(form, {.rows = count, .type = options.type}, ranks.world_size()));
+  const auto bench = open_logits_bench(ranks, options.bench_args(largest), form);
+  const auto results = run_points(ranks, *bench, points(*bench, ranks.device()), options.samples);
+  const bool correct = all_correct(results);
+  if (!ranks.leader()) return correct ? 0 : 1;
+
+  const Crowd crowd = crowd_of(ranks, results);
+  const auto notes = bench->notes();
+  if (options.tables_on_stdout()) {
+    fmt::print("Logits of {} columns, {} of each rank, {}{}{}, µs per operation\n{}\n{}", form.vocabulary,
+               form.shard(ranks.world_size()), name(options.type), form.output_f32 ? " to f32" : "",
+               form.scale != 1.0f || form.soft_cap != 0
+                   ? fmt::format(", scale {}, soft cap {}", form.scale, form.soft_cap)
+                   : "",
+               headline(ranks), crowd.warning());
+    print_tables(methods_named(*bench, methods), [&](Method method) { return logits_table(results, method, crowd); });
+    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, kLogitsLegend);
+    for (const auto& note : notes) fmt::print("{}\n", note);
+    fmt::print("{}", crowd.warning());
+  }
+  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
+  if (options.wants_report())
+    options.write(report(run_info({"bench logits", arguments, notes, crowd}, ranks, options), describe_machine(),
+                         to_json(results, crowd)));
+  return correct ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench_logits(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<LogitsBench>();
+  bench->arguments = arguments;
+  app.add_option("--vocabulary", bench->form.vocabulary, "Columns of a row")
+      ->check(whole_number(1, kMostColumns))
+      ->capture_default_str();
+  app.add_option("--rows", bench->rows, "Rows, \"1,8,64\" (default: 1 to 256 on GPUs)");
+  app.add_flag("--f32", bench->form.output_f32, "Weft widens elements to f32");
+  app.add_option("--scale", bench->form.scale, "Weft multiplies elements by this number")->capture_default_str();
+  app.add_option("--soft-cap", bench->form.soft_cap, "Weft caps elements: cap · tanh(x / cap); 0: not")
+      ->capture_default_str();
+  add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
+  add_method(app, bench->methods);
+  add_launch(app, bench->launch, "Weft's kernel, and so the most SMs that it uses");
+  bench->options.add_to(app);
+  bench->options.add_data_to(app);
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

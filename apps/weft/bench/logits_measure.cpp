@@ -1,0 +1,195 @@
+#include "bench/logits_measure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "bench/bench_outputs.hpp"
+#include "bench/place_columns.hpp"
+#include "bench/rank_bench.hpp"
+#include "comm/state.hpp"
+#include "oracle/number.hpp"
+#include "weft/columns.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr std::size_t kPadding = 64;  // of a vocabulary
+
+class LogitsMeasurement final : public RankBench {
+ public:
+  LogitsMeasurement(Ranks& ranks, const BenchArgs& args, const LogitsForm& form)
+      : RankBench(ranks, args, 4),
+        form_(form),
+        shard_(form.shard(ranks.world_size())),
+        gathered_(static_cast<std::size_t>(ranks.local_size())),
+        outputs_(ranks, args.max_bytes) {
+    ranks_.each([&](Ranks::Seat& seat) { gathered(seat) = rank(seat).device->allocate(args_.max_bytes); });
+  }
+
+  std::vector<Contender> contenders(Operation) const override {
+    std::vector<Contender> all = {Contender::automatic, Contender::symmetric};
+    if (outputs_.can_be_pushed_to()) all.push_back(Contender::push);
+    for (const auto peer : peers(Operation::all_gather)) all.push_back(peer);
+    return all;
+  }
+
+  Result run(const Point& point, int samples) override {
+    if (point.contender == Contender::symmetric) {
+      std::string why = outputs_.why_none();
+      if (why.empty() && !goes_straight(point))
+        why = "elements are widened, or rows are no multiple of 16 bytes: such calls take the ordinary way";
+      if (!why.empty()) return {.point = point, .detail = why};
+    }
+    const bool whole_packs = static_cast<std::size_t>(form_.vocabulary) * size_of(point.type) % 16 == 0;
+    if (is_peer(point.contender) && ranks_.device() == Device::cuda && !whole_packs)
+      return {.point = point, .detail = "the kernel behind NCCL's gather takes rows of whole 16 bytes"};
+    return RankBench::run(point, samples);
+  }
+
+ private:
+  std::size_t shard_bytes(const Point& point) const { return shard_ * size_of(point.type); }
+  bool changes() const { return form_.output_f32 || form_.scale != 1.0f || form_.soft_cap != 0; }
+  DataType type_of_output(const Point& point) const { return form_.output_f32 ? DataType::f32 : point.type; }
+  bool goes_straight(const Point& point) const {
+    const bool as_wide = size_of(type_of_output(point)) == size_of(point.type);
+    return as_wide && shard_bytes(point) % 16 == 0 && ranks_.first().world().state().direct();
+  }
+  std::size_t rows(const Point& point) const { return static_cast<std::size_t>(point.rows); }
+  std::size_t input_elements(const Point& point) const override { return rows(point) * shard_; }
+  // In elements of the input's type: RankBench knows no other.
+  std::size_t output_elements(const Point& point) const override {
+    if (point.contender == Contender::push) return input_elements(point) * ranks();
+    const bool wide = form_.output_f32 && !is_peer(point.contender);
+    return point.count * (wide ? sizeof(float) / size_of(point.type) : 1);
+  }
+  std::size_t ranks() const { return static_cast<std::size_t>(ranks_.world_size()); }
+  void*& gathered(const Ranks::Seat& seat) { return gathered_[static_cast<std::size_t>(seat.local_index())]; }
+
+  Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
+    Buffers own = RankBench::buffers(seat, point);
+    own.output = rank(seat).output;
+    if (point.contender == Contender::symmetric || is_bound(point.contender)) own.output = outputs_.data(seat);
+    return own;
+  }
+
+  void enqueue(Ranks::Seat& seat, const Point& point) override {
+    const auto [input, output] = buffers(seat, point);
+    const Stream stream = rank(seat).device->stream();
+    if (is_peer(point.contender)) return gather_and_place(seat, point);
+    if (is_bound(point.contender)) {
+      const std::size_t bytes = rows(point) * shard_bytes(point);
+      return outputs_.push(seat, {.input = input, .bytes = bytes, .blocks = point.launch.blocks}, stream);
+    }
+    const Group& group = seat.communicator();
+    all_gather_columns(group, {.input = input,
+                               .output = output,
+                               .rows = rows(point),
+                               .shard_columns = shard_,
+                               .columns = static_cast<std::size_t>(form_.vocabulary),
+                               .type = point.type,
+                               .output_f32 = form_.output_f32,
+                               .scale = form_.scale,
+                               .soft_cap = form_.soft_cap,
+                               .stream = stream,
+                               .launch = point.launch});
+  }
+
+  void gather_and_place(Ranks::Seat& seat, const Point& point) {
+    const auto [input, output] = buffers(seat, point);
+    Rank& mine = rank(seat);
+    void* const own = mine.peer->output(point.contender);
+    void* const shards = own != nullptr ? own : gathered(seat);
+    GatherShape shape{.operation = Operation::all_gather, .type = point.type};
+    shape.rows.assign(ranks(), rows(point));
+    shape.widths = {shard_};
+    for (std::size_t i = 0; i < ranks(); ++i) shape.slots.push_back({i * rows(point), (i + 1) * rows(point)});
+    mine.peer->move(shape, input, shards, mine.device->stream());
+    const std::size_t row_bytes = static_cast<std::size_t>(form_.vocabulary) * size_of(point.type);
+    const PlaceColumnsArgs place{.shards = shards,
+                                 .output = output,
+                                 .rows = rows(point),
+                                 .shard_bytes = shard_bytes(point),
+                                 .row_bytes = row_bytes};
+    if (ranks_.device() == Device::cpu) return place_on_cpu(place);
+#if WEFT_WITH_CUDA
+    enqueue_place_columns(place, mine.device->stream());
+#endif
+  }
+
+  static void place_on_cpu(const PlaceColumnsArgs& args) {
+    for (std::size_t row = 0; row < args.rows; ++row) {
+      for (std::size_t at = 0; at < args.row_bytes; at += args.shard_bytes) {
+        const std::size_t from = (at / args.shard_bytes * args.rows + row) * args.shard_bytes;
+        std::memcpy(static_cast<std::byte*>(args.output) + row * args.row_bytes + at,
+                    static_cast<const std::byte*>(args.shards) + from, std::min(args.shard_bytes, args.row_bytes - at));
+      }
+    }
+  }
+
+  std::string verify(Ranks::Seat& seat, const Point& point) override {
+    const Rank& mine = rank(seat);
+    if (is_bound(point.contender))
+      return check_pushed({.data = mine.host.data(),
+                           .elements = input_elements(point),
+                           .type = point.type,
+                           .pattern = args_.data,
+                           .rank = seat.rank(),
+                           .ranks = ranks_.world_size()});
+    const auto vocabulary = static_cast<std::size_t>(form_.vocabulary), size = size_of(point.type);
+    std::vector<std::byte> sent(input_elements(point) * size);
+    for (std::size_t from = 0; from * shard_ < vocabulary; ++from) {
+      fill(sent.data(), 0, input_elements(point), point.type, args_.data, static_cast<int>(from), kLastStep);
+      const std::size_t first = from * shard_, width = std::min(shard_, vocabulary - first);
+      for (std::size_t row = 0; row < rows(point); ++row) {
+        const std::size_t at = row * vocabulary + first;
+        if (!changes() || is_peer(point.contender)) {
+          if (std::memcmp(mine.host.data() + at * size, sent.data() + row * shard_ * size, width * size) == 0) continue;
+          return fmt::format("row {}: the columns of rank {} have other bytes", row, from);
+        }
+        for (std::size_t i = 0; i < width; ++i)
+          if (!is_near(point, mine.host, at + i, sent, row * shard_ + i))
+            return fmt::format("row {}, column {}: not what rank {} sent, scaled and capped", row, first + i, from);
+      }
+    }
+    return {};
+  }
+
+  // Within the rounding of the output's type, and a few units of f32.
+  bool is_near(const Point& point, std::span<const std::byte> got, std::size_t at, std::span<const std::byte> sent,
+               std::size_t from) const {
+    const DataType type = type_of_output(point);
+    const double scaled = oracle::number_at(sent, point.type, from) * form_.scale;
+    const double exact = form_.soft_cap == 0 ? scaled : form_.soft_cap * std::tanh(scaled / form_.soft_cap);
+    const double unit = type == DataType::bf16 ? 0x1p-8 : type == DataType::f16 ? 0x1p-11 : 0x1p-24;
+    const double least = type == DataType::f16 ? 0x1p-25 : 0x1p-149;  // half a unit of a denormal number
+    return std::abs(oracle::number_at(got, type, at) - exact) <= std::abs(exact) * (unit + 4 * 0x1p-23) + least;
+  }
+
+  LogitsForm form_;
+  std::size_t shard_;
+  std::vector<void*> gathered_;  // a peer's shards, for each rank of this process
+  BenchOutputs outputs_;
+};
+
+}  // namespace
+
+std::size_t LogitsForm::shard(int ranks) const {
+  const auto columns = static_cast<std::size_t>(vocabulary), n = static_cast<std::size_t>(ranks);
+  const std::size_t padded = (columns + kPadding - 1) / kPadding * kPadding;
+  return ((padded + n - 1) / n + 7) / 8 * 8;
+}
+
+std::size_t logits_bytes(const LogitsForm& form, const Point& point, int ranks) {
+  const auto rows = static_cast<std::size_t>(point.rows);
+  return rows * form.shard(ranks) * static_cast<std::size_t>(ranks) *
+         (form.output_f32 ? sizeof(float) : size_of(point.type));
+}
+
+std::unique_ptr<Bench> open_logits_bench(Ranks& ranks, const BenchArgs& args, const LogitsForm& form) {
+  return std::make_unique<LogitsMeasurement>(ranks, args, form);
+}
+
+}  // namespace weft::cli

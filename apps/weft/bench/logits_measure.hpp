@@ -1,0 +1,26 @@
+// Measures gathers of a vocabulary's logits (weft/columns.hpp) beside a gather of shards that are then put into rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "workloads/measure.hpp"
+
+namespace weft::cli {
+
+struct LogitsForm {
+  std::int64_t vocabulary = 0;  // columns of the output
+  bool output_f32 = false;
+  float scale = 1.0f, soft_cap = 0.0f;
+
+  // Columns of each rank. Engines pad vocabularies to a multiple of 64, and then to one of the ranks.
+  std::size_t shard(int ranks) const;
+};
+
+// The bytes of the largest buffer of a point.
+std::size_t logits_bytes(const LogitsForm& form, const Point& point, int ranks);
+
+// Points are Operation::all_gather_columns; their `hidden` is the vocabulary.
+std::unique_ptr<Bench> open_logits_bench(Ranks& ranks, const BenchArgs& args, const LogitsForm& form);
+
+}  // namespace weft::cli

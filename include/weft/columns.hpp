@@ -1,0 +1,48 @@
+// Gathers along the last dimension: a vocabulary's logits from the ranks that share it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "weft/collectives.hpp"
+#include "weft/communicator.hpp"
+#include "weft/types.hpp"
+
+namespace weft {
+
+struct AllGatherColumnsArgs {
+  const void* input = nullptr;    // [rows, shard_columns]: this rank's columns
+  void* output = nullptr;         // [rows, columns]
+  std::size_t rows = 0;           // 0 included; the same on every rank
+  std::size_t shard_columns = 0;  // of every rank's input, pads included; the same on every rank
+  // Of an output row: 1 … size · shard_columns; 0: all of them. Columns behind these are pads of the last shards, as a
+  // padded vocabulary has them. They are sent and not written. The same on every rank.
+  std::size_t columns = 0;
+  std::size_t input_stride = 0;   // elements from row to row; 0: shard_columns
+  std::size_t output_stride = 0;  // elements of the output from row to row; 0: columns
+  DataType type = DataType::bf16;
+  // These three change elements on their way, for bf16, f16 and f32. They are the same on every rank.
+  bool output_f32 = false;  // the output is f32; else of `type`
+  float scale = 1.0f;       // any finite number
+  float soft_cap = 0.0f;    // finite, above 0; 0: none
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// output[i, r · shard_columns + j] = f(input_r[i, j]), as far as the output has such a column: torch's all-gather along
+// the last dimension. Nothing is transposed or copied again, and nothing behind a row's columns is written.
+//
+// Without the last three choices f keeps all bits, of any type. Else f(x) = soft_cap · tanh(scale · x / soft_cap), or
+// scale · x without a soft cap. It is worked out in f32 and rounded once to the output's type, so all ranks, CPUs and
+// GPUs have the same bits. NaN becomes 0x7fff in bf16 and f16, and 0x7fffffff in f32. tanh is within 1.5 units in the
+// last place of f32.
+//
+// Pointers are aligned to their elements. Rows of shards and strides of whole 16 bytes, at such addresses, are fastest;
+// `columns` need not be such a number if output_stride is. Rules, errors and algorithms are those of gathers
+// (weft/collectives.hpp), symmetric outputs included. Peers write there if rows of shards have whole 16 bytes, and
+// elements are not widened: widened rows cross as they are and grow on arrival. The input may be the rank's own columns
+// in the output, with the same stride, if f keeps all bits. Errc::unsupported (rejected): ranks cannot reach each
+// other's memory.
+void all_gather_columns(const Group& group, const AllGatherColumnsArgs& args);
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+#include "weft/columns.hpp"
+
+#include "c/collectives.hpp"
+
+namespace weft::c {
+
+template <>
+struct Mirror<weft_all_gather_columns_args> {
+  using Cpp = AllGatherColumnsArgs;
+  static constexpr const char* name = "weft_all_gather_columns_args";
+  static constexpr std::size_t least = sizeof(weft_all_gather_columns_args);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    row_fields(c, cpp, copy);
+    copy(c.rows, cpp.rows);
+    copy(c.shard_columns, cpp.shard_columns);
+    copy(c.columns, cpp.columns);
+    copy(c.type, cpp.type);
+    copy(c.output_f32, cpp.output_f32);
+    copy(c.scale, cpp.scale);
+    copy(c.soft_cap, cpp.soft_cap);
+    launch_fields(c, cpp, copy);
+  }
+};
+
+}  // namespace weft::c
+
+using namespace weft::c;
+
+extern "C" {
+
+weft_code weft_all_gather_columns_args_init(weft_all_gather_columns_args* args, size_t size) {
+  return init(args, size);
+}
+weft_code weft_all_gather_columns(const weft_group* group, const weft_all_gather_columns_args* args) {
+  return call(weft::all_gather_columns, group, args);
+}
+
+}  // extern "C"

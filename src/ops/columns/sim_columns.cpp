@@ -1,0 +1,81 @@
+// Gathers of columns as calls of a program: their tensors, and the expected outputs.
+#include <bit>
+#include <cstring>
+
+#include "numeric/rows.hpp"
+#include "ops/columns/sim_column_kernels.hpp"
+#include "sim/all_reduce.hpp"
+
+namespace weft::sim {
+
+// In memory: a guard, the input, a guard, the output, a guard. A changed element is twice the bf16, in f32.
+void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
+  const CallSetup& spec = setup_.call(call, rank);
+  const auto& members = world_.groups()[spec.group];
+  const std::size_t n = members.size(), me = world_.group_rank(spec.group, rank);
+  const std::size_t element = size_of(setup_.type), widening = spec.changed ? 2 : 1;
+  const std::uint64_t shard = spec.count, columns = spec.columns != 0 ? spec.columns : n * shard;
+  const auto bytes = [](std::uint64_t size) { return (size + 15) / 16 * 16 + 32; };
+  const std::uint64_t inputs = spec.rows * shard * element, outputs = spec.rows * columns * element * widening;
+  Tensors& t = tensors(call, rank);
+  auto* const memory =
+      reinterpret_cast<std::byte*>(make_tensors(call, rank, 16 + bytes(inputs) + bytes(outputs)).data());
+  const std::size_t input = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16 + 16;
+  const std::size_t output = input + bytes(inputs);
+  t.output_offset = output;
+  const auto bits = [&](std::size_t member, std::uint64_t row, std::uint64_t column) {
+    return element_bits(setup_.payload, setup_.type, call * 2, members[member], row * shard + column);
+  };
+  const auto put = [](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t value, std::size_t size) {
+    std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at, &value, size);
+  };
+  for (std::uint64_t i = 0; i < spec.rows * shard; ++i) {
+    put(t.initial, input + i * element, bits(me, i / shard, i % shard), element);
+  }
+  t.expected = t.initial;
+  for (std::uint64_t row = 0; row < spec.rows && !world_.stale(call); ++row) {
+    for (std::uint64_t column = 0; column < columns; ++column) {
+      const std::uint64_t value = bits(column / shard, row, column % shard);
+      const std::size_t at = output + (row * columns + column) * element * widening;
+      const float twice = 2 * std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+      put(t.expected, at, spec.changed ? std::bit_cast<std::uint32_t>(twice) : value, element * widening);
+    }
+  }
+
+  const detail::EqualPartition shares{
+      .rows = spec.rows, .input_step = 0, .output_step = 0, .sender = detail::kEverybody};
+  if (spec.symmetric) t.symmetric.push_back({.from = 0, .to = output, .bytes = outputs});
+  const detail::CopyTensor tensor{.input = memory + input,
+                                  .output = spec.symmetric ? world_.symmetric(rank) : memory + output,
+                                  .row_bytes = shard * element,
+                                  .input_stride = shard * element,
+                                  .output_stride = columns * element * widening};
+  const bool aligned16 = detail::rows_are_aligned16(tensor.input, tensor.row_bytes, tensor.input_stride) &&
+                         detail::rows_are_aligned16(tensor.output, tensor.row_bytes, tensor.output_stride);
+  const auto find = [&]<bool symmetric>(const auto& partition) {
+    using Query = detail::CopyQuery<std::remove_cvref_t<decltype(partition)>, 1, symmetric>;
+    Wanted<Query> wanted{.query = {.aligned16 = aligned16}, .work = {}};
+    wanted.work.partition = partition;
+    wanted.work.line_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs;
+    wanted.work.tensors = 1;
+    wanted.work.tensor[0] = tensor;
+    if constexpr (symmetric) {
+      for (std::size_t member = 0; member < n; ++member)
+        wanted.work.outputs.near[member] = world_.symmetric(members[member]);
+      wanted.work.outputs.tile_shift = static_cast<std::uint32_t>(std::countr_zero(setup_.pipeline_packs));
+    }
+    return find_column_kernel(wanted, {setup_.atomic_bytes, setup_.one_thread});
+  };
+  const auto place = [&](const auto& partition) {
+    return spec.symmetric ? find.operator()<true>(partition) : find.operator()<false>(partition);
+  };
+  const std::uint64_t columns_bytes = columns * element;
+  if (spec.changed) {
+    t.kernel = place(detail::ColumnPartition<true>{
+        shares, columns_bytes, {.from = setup_.type, .to = DataType::f32, .scale = 2, .soft_cap = 0}});
+  } else {
+    t.kernel = place(detail::ColumnPartition<false>{shares, columns_bytes});
+  }
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,20 @@
+// The plan of a copy: plan_move() with what a copy's wire is like.
+#pragma once
+
+#include <cstdint>
+
+#include "comm/state.hpp"
+#include "ops/moves/move_plan.hpp"
+
+namespace weft::detail {
+
+// `own`, `whole`: bytes that this rank has room for, for its own rows and for all ranks' rows. `sent`:
+// MoveQuery::sent_bytes.
+struct CopyPlanArgs {
+  std::uint64_t own, whole, sent;
+  bool symmetric;
+  Launch launch;
+};
+MovePlan plan_copy(const GroupState& group, const CopyPlanArgs& args);
+
+}  // namespace weft::detail

@@ -1,0 +1,143 @@
+// Gathers of columns on CPU ranks: every place, pad and change of elements, in slots, in chunks and in symmetric
+// memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "numeric/element_map.hpp"
+#include "support/columns.hpp"
+#include "support/ranks.hpp"
+#include "support/sanitized.hpp"
+#include "support/verdicts.hpp"
+#include "support/world.hpp"
+#include "weft/recording.hpp"
+#include "weft/symmetric.hpp"
+
+namespace weft::test {
+namespace {
+
+class Columns : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Columns, testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})));
+
+TEST_P(Columns, ComeToTheirPlaces) {
+  for (const Config& config : {cpu_config(), small_slots()}) {
+    expect_all_well(run_world(GetParam(), config, [](Communicator& communicator, int) {
+      for (const ColumnCase& c : column_cases(communicator.size())) run_on_cpu_rank(communicator, c);
+    }));
+  }
+}
+
+TEST_P(Columns, ComeToSymmetricMemory) {
+  expect_all_well(run_world(GetParam(), small_slots(), [](Communicator& communicator, int rank) {
+    const auto memory = SymmetricMemory::allocate(communicator, kColumnBytes);
+    std::mt19937 delays(static_cast<unsigned>(rank));
+    for (int turn = 0; turn < 3; ++turn) {
+      for (const ColumnCase& c : column_cases(communicator.size())) {
+        if (delays() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 200));
+        run_on_cpu_rank(communicator, c, static_cast<std::byte*>(memory.data()));
+      }
+    }
+  }));
+}
+
+// The recording keeps the call and not its numbers: each replay finds new logits.
+TEST(ColumnRecordings, FindNewNumbers) {
+  expect_all_well(run_world(3, small_slots(), [](Communicator& communicator, int rank) {
+    std::vector<float> shard(2 * 5), all(2 * 15);
+    const Recording recording = Recording::capture(communicator, [&] {
+      all_gather_columns(communicator, {.input = shard.data(),
+                                        .output = all.data(),
+                                        .rows = 2,
+                                        .shard_columns = 5,
+                                        .type = DataType::f32,
+                                        .scale = 2.0f});
+    });
+    for (int batch = 0; batch < 3; ++batch) {
+      for (std::size_t i = 0; i < 10; ++i)
+        shard[i] = static_cast<float>(batch * 100 + rank * 10) + static_cast<float>(i);
+      recording.replay();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::size_t row = i / 15, from = i % 15 / 5, column = i % 5;
+        const float expected = 2 * (static_cast<float>(batch * 100) + 10 * static_cast<float>(from) +
+                                    static_cast<float>(row * 5 + column));
+        ensure(all[i] == expected, "element " + std::to_string(i) + " is of another batch");
+      }
+    }
+  }));
+}
+
+TEST(ColumnArguments, ErrorsNameTheValueAndTheRange) {
+  auto communicators = Communicator::local(1, cpu_config());
+  std::vector<std::byte> memory(4096);
+  const AllGatherColumnsArgs good{
+      .input = memory.data(), .output = memory.data() + 2048, .rows = 2, .shard_columns = 16, .type = DataType::f32};
+  const auto expect_rejected = [&](auto change, const std::string& says) {
+    AllGatherColumnsArgs args = good;
+    change(args);
+    try {
+      all_gather_columns(communicators[0], args);
+      ADD_FAILURE() << "not rejected: " << says;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  using Args = AllGatherColumnsArgs;
+  all_gather_columns(communicators[0], good);
+  expect_rejected([](Args& a) { a.columns = 17; }, "columns: 17 is not between 0 and 16");
+  expect_rejected([](Args& a) { a.scale = NAN; }, "scale: nan is not finite");
+  expect_rejected([](Args& a) { a.soft_cap = -1; }, "soft_cap: -1 is not finite, 0 or above");
+  expect_rejected([](Args& a) { a.soft_cap = INFINITY; }, "soft_cap: inf is not");
+  expect_rejected(
+      [](Args& a) {
+        a.type = DataType::i32;
+        a.scale = 2;
+      },
+      "type: i32 is not bf16, f16 or f32");
+  expect_rejected([](Args& a) { a.input = nullptr; }, "input");
+  expect_rejected([](Args& a) { a.output = static_cast<std::byte*>(const_cast<void*>(a.input)) + 64; }, "overlap");
+  // In place only if elements keep their bits.
+  expect_rejected(
+      [](Args& a) {
+        a.output = const_cast<void*>(a.input);
+        a.scale = 2;
+      },
+      "overlap");
+}
+
+TEST(ColumnArguments, RanksThatDifferAreTold) {
+  const auto endings = run_world(2, cpu_config(), [](Communicator& communicator, int rank) {
+    std::vector<float> shard(8), all(16);
+    all_gather_columns(communicator, {.input = shard.data(),
+                                      .output = all.data(),
+                                      .rows = 1,
+                                      .shard_columns = 8,
+                                      .type = DataType::f32,
+                                      .soft_cap = rank == 0 ? 30.0f : 50.0f});
+  });
+  for (const Ending& ending : endings) {
+    ASSERT_TRUE(ending.error.has_value());
+    EXPECT_NE(std::ranges::find(kEndsOfAMismatch, ending.error->code()), kEndsOfAMismatch.end()) << ending.what;
+  }
+}
+
+// Every bf16, and f32 between them, against the C library in double precision.
+TEST(HyperbolicTangent, IsWithinTwoUnits) {
+  for (std::uint32_t high = 0; high < 0x10000; ++high) {
+    const float x = detail::bits_of<float>(high << 16 | (high * 2654435761u >> 16));
+    if (std::isnan(x)) continue;
+    const float got = detail::hyperbolic_tangent(x);
+    const double exact = std::tanh(static_cast<double>(x));
+    const double unit = std::abs(std::nextafter(static_cast<float>(exact), 2.0f) - static_cast<float>(exact));
+    ASSERT_LE(std::abs(got - exact), 1.5 * unit) << x;
+    ASSERT_EQ(std::signbit(got), std::signbit(x)) << x;
+    ASSERT_LE(std::abs(got), 1.0f) << x;
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,214 @@
+#include "support/columns.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "oracle/number.hpp"
+#include "support/guarded.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+// Numbers of every size for one rank, with NaN, infinities and zeros of both signs among them.
+Bytes shard_of(const ColumnCase& c, int rank) {
+  std::mt19937 random(c.seed * 131 + static_cast<std::uint32_t>(rank));
+  Bytes shard(c.rows * c.shard * size_of(c.type));
+  if (c.soft_cap == 0) {
+    for (std::byte& byte : shard) byte = static_cast<std::byte>(random());
+    return shard;
+  }
+  std::normal_distribution<double> logits(0, 30);
+  const oracle::Format format = oracle::format_of(c.type);
+  for (std::size_t i = 0; i < c.rows * c.shard; ++i) {
+    const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1e-30};
+    const double value = random() % 8 == 0 ? special[random() % 6] : logits(random);
+    oracle::put(shard, c.type, i, oracle::round_to(format, value));
+  }
+  return shard;
+}
+
+template <class... T>
+void check(bool good, const ColumnCase& c, fmt::format_string<T...> message, T&&... values) {
+  if (!good) ensure(false, describe(c) + ": " + fmt::format(message, std::forward<T>(values)...));
+}
+
+// The output's element for one of the input: in `low` and `high` the least and the largest that is right.
+void changed(const ColumnCase& c, std::uint64_t bits, std::uint64_t& low, std::uint64_t& high) {
+  const oracle::Format from = oracle::format_of(c.type);
+  const oracle::Format to = oracle::format_of(c.output_f32 ? DataType::f32 : c.type);
+  const oracle::Format f32 = oracle::format_of(DataType::f32);
+  const double x = oracle::value_of(from, static_cast<std::uint32_t>(bits));
+  const double scaled = oracle::value_of(f32, oracle::round_to(f32, x * c.scale));
+  if (c.soft_cap == 0 || std::isnan(scaled)) {
+    low = high = oracle::round_to(to, scaled);
+    return;
+  }
+  const double exact = c.soft_cap * std::tanh(scaled / c.soft_cap);
+  // 1.5 units of tanh, and half a unit for each of the division and the product.
+  const double slack = std::abs(exact) * 3 * 0x1p-23;
+  low = oracle::round_to(to, exact - slack);
+  high = oracle::round_to(to, exact + slack);
+}
+
+}  // namespace
+
+std::string describe(const ColumnCase& c) {
+  return fmt::format("{} rows of {}[{}], {} columns, f32 {}, scale {}, cap {}, gaps {} {}, shifts {} {}{}", c.rows,
+                     name(c.type), c.shard, c.columns, c.output_f32, c.scale, c.soft_cap, c.input_gap, c.output_gap,
+                     c.input_shift, c.output_shift, c.in_place ? ", in place" : "");
+}
+
+std::vector<ColumnCase> column_cases(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  std::vector<ColumnCase> cases{
+      {.rows = 0},
+      {.shard = 0},
+      {.rows = 1, .shard = 1},
+      {.rows = 3, .shard = 16},
+      {.rows = 3, .shard = 16, .columns = 16 * n - 8},
+      {.rows = 5, .shard = 24, .columns = 24 * n - 3, .output_gap = 3},
+      {.rows = 5, .shard = 24, .columns = 9, .output_gap = 7},
+      {.rows = 4, .shard = 7},
+      {.rows = 4,
+       .shard = 7,
+       .columns = 7 * n - 1,
+       .input_gap = 1,
+       .output_gap = 2,
+       .input_shift = 3,
+       .output_shift = 1},
+      {.rows = 2, .shard = 11, .type = DataType::u8},
+      {.rows = 3, .shard = 5, .type = DataType::i64},
+      {.rows = 7, .shard = 1'000, .type = DataType::i32, .input_gap = 4, .output_gap = 8},
+      {.rows = 33, .shard = 1'016},
+      {.rows = 33, .shard = 1'016, .columns = 1'016 * n - 40},
+      {.rows = 33, .shard = 1'016, .output_gap = 8, .in_place = true},
+      {.rows = 19, .shard = 1'013, .type = DataType::f16},
+      {.rows = 3, .shard = 16, .output_f32 = true},
+      {.rows = 3, .shard = 16, .columns = 16 * n - 3, .output_f32 = true, .output_gap = 3},
+      {.rows = 3, .shard = 7, .columns = 7 * n - 2, .type = DataType::f16, .output_f32 = true},
+      {.rows = 2, .shard = 8, .type = DataType::f32, .output_f32 = true},
+      {.rows = 4, .shard = 32, .scale = 0.0625f},
+      {.rows = 4, .shard = 32, .type = DataType::f16, .scale = -3.0f},
+      {.rows = 4, .shard = 32, .type = DataType::f32, .scale = 1.1f},
+      {.rows = 9, .shard = 128, .soft_cap = 30.0f},
+      {.rows = 9, .shard = 127, .output_f32 = true, .scale = 0.7f, .soft_cap = 30.0f},
+      {.rows = 9, .shard = 128, .type = DataType::f32, .soft_cap = 50.0f},
+      {.rows = 9, .shard = 128, .type = DataType::f16, .output_f32 = true, .soft_cap = 15.0f},
+      {.rows = 31, .shard = 1'016, .output_f32 = true, .soft_cap = 30.0f},
+      {.rows = 31, .shard = 1'016, .columns = 1'016 * n - 16, .scale = 2.0f},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].seed = static_cast<std::uint32_t>(i) + 1;
+  return cases;
+}
+
+PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
+  const std::size_t element = size_of(c.type), wide = c.output_f32 ? 4 : element;
+  const std::size_t all = c.shard * static_cast<std::size_t>(ranks), columns = c.columns != 0 ? c.columns : all;
+  const std::size_t input_stride = c.shard + c.input_gap, output_stride = columns + c.output_gap;
+  PreparedColumns prepared{.c = c, .ranks = ranks, .rank = rank, .input = {}, .output = {}, .expected = {}};
+  prepared.input_begin = kGuard + c.input_shift * element;
+  prepared.output_begin = kGuard + c.output_shift * wide;
+  prepared.input.assign(prepared.input_begin + c.rows * input_stride * element + kGuard, kNanCanary);
+  prepared.output.assign(prepared.output_begin + c.rows * output_stride * wide + kGuard, kNanCanary);
+  const auto put = [](Bytes& memory, std::size_t at, std::uint64_t bits, std::size_t size) {
+    std::memcpy(memory.data() + at, &bits, size);
+  };
+  const Bytes own = shard_of(c, rank);
+  const std::size_t first = static_cast<std::size_t>(rank) * c.shard;
+  for (std::size_t i = 0; i < c.rows * c.shard; ++i) {
+    const std::size_t row = i / c.shard, column = i % c.shard;
+    const std::uint64_t bits = oracle::get(own, c.type, i);
+    put(prepared.input, prepared.input_begin + (row * input_stride + column) * element, bits, element);
+    if (c.in_place) {
+      put(prepared.output, prepared.output_begin + (row * output_stride + first + column) * element, bits, element);
+    }
+  }
+  prepared.expected = prepared.output;
+  for (int from = 0; from < ranks; ++from) {
+    const Bytes shard = shard_of(c, from);
+    const std::size_t begin = static_cast<std::size_t>(from) * c.shard;
+    for (std::size_t i = 0; i < c.rows * c.shard; ++i) {
+      const std::size_t column = begin + i % c.shard;
+      if (column >= columns) continue;
+      put(prepared.expected, prepared.output_begin + (i / c.shard * output_stride + column) * wide,
+          oracle::get(shard, c.type, i), element);
+    }
+  }
+  return prepared;
+}
+
+AllGatherColumnsArgs arguments_of(const PreparedColumns& prepared, std::byte* input, std::byte* output, Stream stream) {
+  const ColumnCase& c = prepared.c;
+  const std::size_t columns = c.columns != 0 ? c.columns : c.shard * static_cast<std::size_t>(prepared.ranks);
+  AllGatherColumnsArgs args{.input = input + prepared.input_begin,
+                            .output = output + prepared.output_begin,
+                            .rows = c.rows,
+                            .shard_columns = c.shard,
+                            .columns = c.columns,
+                            .input_stride = c.shard + c.input_gap,
+                            .output_stride = columns + c.output_gap,
+                            .type = c.type,
+                            .output_f32 = c.output_f32,
+                            .scale = c.scale,
+                            .soft_cap = c.soft_cap,
+                            .stream = stream,
+                            .tag = c.seed};
+  if (c.in_place) {
+    args.input = output + prepared.output_begin + static_cast<std::size_t>(prepared.rank) * c.shard * size_of(c.type);
+    args.input_stride = args.output_stride;
+  }
+  if (args.input_stride == 0) args.input_stride = 1;
+  if (args.output_stride == 0) args.output_stride = 1;
+  return args;
+}
+
+void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> output) {
+  const ColumnCase& c = prepared.c;
+  const bool changes = c.output_f32 || c.scale != 1.0f || c.soft_cap != 0;
+  const bool bits_stay = !changes || (c.type == DataType::f32 && c.scale == 1.0f && c.soft_cap == 0);
+  const std::size_t element = size_of(c.type), wide = c.output_f32 ? 4 : element;
+  const std::size_t columns = c.columns != 0 ? c.columns : c.shard * static_cast<std::size_t>(prepared.ranks);
+  const std::size_t stride = std::max<std::size_t>(columns + c.output_gap, 1);
+  const DataType to = c.output_f32 ? DataType::f32 : c.type;
+  for (std::size_t at = 0; at < prepared.expected.size();) {
+    const std::size_t in = at - prepared.output_begin, column = at >= prepared.output_begin ? in / wide % stride : 0;
+    const bool inside = at >= prepared.output_begin && in < c.rows * stride * wide && column < columns;
+    if (!inside) {
+      check(output[at] == prepared.expected[at], c, "byte {} outside of the columns was overwritten", at);
+      ++at;
+      continue;
+    }
+    const std::uint64_t got = oracle::get(output.subspan(at), to, 0);
+    const std::uint64_t sent = oracle::get(std::span(prepared.expected).subspan(at), c.type, 0);
+    std::uint64_t low = sent, high = sent;
+    if (!bits_stay) changed(c, sent, low, high);
+    bool good = got == low || got == high;
+    if (!good && low != high) {
+      const auto value = [&](std::uint64_t bits) {
+        return oracle::value_of(oracle::format_of(to), static_cast<std::uint32_t>(bits));
+      };
+      good = value(low) <= value(got) && value(got) <= value(high);
+    }
+    check(good, c, "row {} column {} is {:x} and not {:x}", in / wide / stride, column, got, low);
+    at += wide;
+  }
+}
+
+void run_on_cpu_rank(const Group& group, const ColumnCase& c, std::byte* symmetric) {
+  const PreparedColumns prepared = prepare(c, group.size(), group.rank());
+  Guarded input(prepared.input.size(), 0), output(prepared.output.size(), 0);
+  std::ranges::copy(prepared.input, input.content().begin());
+  std::byte* const to = symmetric != nullptr ? symmetric : output.content().data();
+  std::ranges::copy(prepared.output, to);
+  all_gather_columns(group, arguments_of(prepared, input.content().data(), to, nullptr));
+  expect_columns(prepared, {to, prepared.output.size()});
+  check(std::ranges::equal(input.content(), prepared.input), c, "the input was changed");
+}
+
+}  // namespace weft::test

@@ -1,0 +1,49 @@
+// Gathers of columns with known answers, the same for CPU ranks and GPU ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/cases.hpp"
+#include "weft/columns.hpp"
+
+namespace weft::test {
+
+struct ColumnCase {
+  std::size_t rows = 1, shard = 8;
+  std::size_t columns = 0;  // 0: all shards'
+  DataType type = DataType::bf16;
+  bool output_f32 = false;
+  float scale = 1.0f, soft_cap = 0.0f;
+  std::size_t input_gap = 0, output_gap = 0;      // elements between rows
+  std::size_t input_shift = 0, output_shift = 0;  // elements from an aligned address
+  bool in_place = false;
+  std::uint32_t seed = 0;
+};
+std::string describe(const ColumnCase& c);
+
+// Lines and chunks, pads of any length, rows of any width at any address, every type and every change of elements.
+std::vector<ColumnCase> column_cases(int ranks);
+// Room for any of their tensors.
+inline constexpr std::size_t kColumnBytes = std::size_t{4} << 20;
+
+// A rank's two tensors between canaries, before and after the call. Offsets are bytes from an address aligned to 256.
+struct PreparedColumns {
+  ColumnCase c;
+  int ranks = 0, rank = 0;
+  Bytes input, output, expected;
+  std::size_t input_begin = 0, output_begin = 0;
+};
+PreparedColumns prepare(const ColumnCase& c, int ranks, int rank);
+// `input`, `output`: memory with the contents of `prepared`; the input of a call in place is not read.
+AllGatherColumnsArgs arguments_of(const PreparedColumns& prepared, std::byte* input, std::byte* output, Stream stream);
+// Throws if the memory of the output differs from what is expected.
+void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> output);
+
+// Makes the call on a CPU rank and compares everything. `symmetric`: memory for the output, or null.
+void run_on_cpu_rank(const Group& group, const ColumnCase& c, std::byte* symmetric = nullptr);
+
+}  // namespace weft::test

@@ -1,4 +1,4 @@
-// What a gather of rows leaves to do for logits: rank-major shards become rows, without the last shards' pads.
+// A peer's second step for logits: rank-major shards become rows, without the last shards' pads.
 #pragma once
 
 #include <cstddef>

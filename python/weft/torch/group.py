@@ -12,7 +12,6 @@ from weft._core import Group as CoreGroup
 from weft.torch import _operators as operators
 from weft.torch._operators import CURRENT_STREAM, Watched, is_compiling
 
-
 Message = tuple[torch.Tensor, int] | tuple[torch.Tensor, int, int]
 
 

@@ -23,7 +23,7 @@ struct AllGatherColumnsArgs {
   DataType type = DataType::bf16;
   // These three change elements on their way, for bf16, f16 and f32. They are the same on every rank.
   bool output_f32 = false;  // the output is f32; else of `type`
-  float scale = 1.0f;       // any finite number
+  float scale = 1.0f;       // any finite number, also over soft_cap
   float soft_cap = 0.0f;    // finite, above 0; 0: none
   Stream stream = nullptr;
   std::uint32_t tag = 0;
@@ -32,9 +32,9 @@ struct AllGatherColumnsArgs {
 // output[i, r · shard_columns + j] = f(input_r[i, j]), as far as the output has such a column: torch's all-gather along
 // the last dimension. Nothing is transposed or copied again, and nothing behind a row's columns is written.
 //
-// Without the last three choices f keeps all bits, of any type. Else f(x) = soft_cap · tanh(scale · x / soft_cap), or
+// Without the last three choices f keeps all bits, of any type. Else f(x) = soft_cap · tanh(x · (scale / soft_cap)), or
 // scale · x without a soft cap. It is worked out in f32 and rounded once to the output's type, so all ranks, CPUs and
-// GPUs have the same bits. NaN becomes 0x7fff in bf16 and f16, and 0x7fffffff in f32. tanh is within 1.5 units in the
+// GPUs have the same bits. NaN becomes 0x7fff in bf16 and f16, and 0x7fffffff in f32. tanh is within 2.5 units in the
 // last place of f32.
 //
 // Pointers are aligned to their elements. Rows of shards and strides of whole 16 bytes, at such addresses, are fastest;

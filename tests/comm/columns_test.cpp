@@ -126,14 +126,14 @@ TEST(ColumnArguments, RanksThatDifferAreTold) {
 }
 
 // Every bf16, and f32 between them, against the C library in double precision.
-TEST(HyperbolicTangent, IsWithinTwoUnits) {
+TEST(HyperbolicTangent, IsWithinThreeUnits) {
   for (std::uint32_t high = 0; high < 0x10000; ++high) {
     const float x = detail::bits_of<float>(high << 16 | (high * 2654435761u >> 16));
     if (std::isnan(x)) continue;
     const float got = detail::hyperbolic_tangent(x);
     const double exact = std::tanh(static_cast<double>(x));
     const double unit = std::abs(std::nextafter(static_cast<float>(exact), 2.0f) - static_cast<float>(exact));
-    ASSERT_LE(std::abs(got - exact), 1.5 * unit) << x;
+    ASSERT_LE(std::abs(got - exact), 2.5 * unit) << x;
     ASSERT_EQ(std::signbit(got), std::signbit(x)) << x;
     ASSERT_LE(std::abs(got), 1.0f) << x;
   }

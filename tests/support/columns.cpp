@@ -50,8 +50,8 @@ void changed(const ColumnCase& c, std::uint64_t bits, std::uint64_t& low, std::u
     return;
   }
   const double exact = c.soft_cap * std::tanh(scaled / c.soft_cap);
-  // 1.5 units of tanh, and half a unit for each of the division and the product.
-  const double slack = std::abs(exact) * 3 * 0x1p-23;
+  // 2.5 units of tanh, and half a unit for each of the factor and the two products.
+  const double slack = std::abs(exact) * 4 * 0x1p-23;
   low = oracle::round_to(to, exact - slack);
   high = oracle::round_to(to, exact + slack);
 }

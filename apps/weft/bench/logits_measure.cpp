@@ -165,7 +165,7 @@ class LogitsMeasurement final : public RankBench {
     const double exact = form_.soft_cap == 0 ? scaled : form_.soft_cap * std::tanh(scaled / form_.soft_cap);
     const double unit = type == DataType::bf16 ? 0x1p-8 : type == DataType::f16 ? 0x1p-11 : 0x1p-24;
     const double least = type == DataType::f16 ? 0x1p-25 : 0x1p-149;  // half a unit of a denormal number
-    return std::abs(oracle::number_at(got, type, at) - exact) <= std::abs(exact) * (unit + 4 * 0x1p-23) + least;
+    return std::abs(oracle::number_at(got, type, at) - exact) <= std::abs(exact) * (unit + 6 * 0x1p-23) + least;
   }
 
   LogitsForm form_;

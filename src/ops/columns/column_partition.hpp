@@ -94,8 +94,8 @@ class Columns {
   WEFT_FN void put_elements(Place at, const Pack& payload) const {
     const ElementMap& map = args_.map;
     const std::uint32_t widening = map.widening();
-    std::uint32_t words[8] = {};  // one pack, or two
-    map.each(payload, [&](std::uint32_t i, std::uint32_t bits) { map.set(words, i, bits); });
+    std::uint32_t words[8];
+    map.change(payload, words);
     if (aligned16 && at.column + sizeof(Pack) <= args_.kept) {
       Vector* const to = vector_at(at.row * args_.stride + at.column * widening);
       to[0] = vector_of(words);
@@ -129,8 +129,8 @@ struct ColumnPartition : EqualPartition {
   // The sender's part, if peers cannot change elements on arrival: elements keep their size then.
   WEFT_FN Pack changed(const Pack& payload) const {
     if constexpr (mapped) {
-      std::uint32_t words[8] = {};
-      map.each(payload, [&](std::uint32_t i, std::uint32_t bits) { map.set(words, i, bits); });
+      std::uint32_t words[8];
+      map.change(payload, words);
       return {{words[0], words[1], words[2], words[3]}};
     } else {
       return payload;

@@ -51,6 +51,8 @@ class GatherColumns : public detail::GroupCall {
     require(std::isfinite(args_.scale), "scale: {} is not finite", args_.scale);
     require(std::isfinite(args_.soft_cap) && args_.soft_cap >= 0, "soft_cap: {} is not finite, 0 or above",
             args_.soft_cap);
+    factor_ = args_.soft_cap != 0 ? args_.scale / args_.soft_cap : args_.scale;
+    require(std::isfinite(factor_), "scale: {} over a soft_cap of {} is not finite", args_.scale, args_.soft_cap);
     detail::check_size("rows", args_.rows);
     detail::check_size("shard_columns", args_.shard_columns);
     const std::size_t most = args_.shard_columns * static_cast<std::size_t>(group.size());
@@ -115,7 +117,7 @@ class GatherColumns : public detail::GroupCall {
     if (mapped_) {
       const DataType to = args_.output_f32 ? DataType::f32 : args_.type;
       serve(detail::ColumnPartition<true>{
-          shares, columns_bytes, {.from = args_.type, .to = to, .scale = args_.scale, .soft_cap = args_.soft_cap}});
+          shares, columns_bytes, {.from = args_.type, .to = to, .factor = factor_, .soft_cap = args_.soft_cap}});
     } else {
       serve(detail::ColumnPartition<false>{shares, columns_bytes});
     }
@@ -139,6 +141,7 @@ class GatherColumns : public detail::GroupCall {
 
   const AllGatherColumnsArgs& args_;
   bool mapped_ = false;
+  float factor_ = 1.0f;
   std::size_t columns_ = 0, widening_ = 1;
   Extent input_{}, output_{};
   detail::SymmetricPlace in_symmetric_{channel()};

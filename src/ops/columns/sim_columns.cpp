@@ -72,7 +72,7 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
   const std::uint64_t columns_bytes = columns * element;
   if (spec.changed) {
     t.kernel = place(detail::ColumnPartition<true>{
-        shares, columns_bytes, {.from = setup_.type, .to = DataType::f32, .scale = 2, .soft_cap = 0}});
+        shares, columns_bytes, {.from = setup_.type, .to = DataType::f32, .factor = 2, .soft_cap = 0}});
   } else {
     t.kernel = place(detail::ColumnPartition<false>{shares, columns_bytes});
   }

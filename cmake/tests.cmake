@@ -213,6 +213,8 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
       --library $<TARGET_FILE:weft-shared> --archive $<TARGET_FILE:weft>
       --headers ${PROJECT_SOURCE_DIR}/include/weft/c)
     set_tests_properties(exported_names PROPERTIES TIMEOUT 60)
+    add_test(NAME interfaces_alike COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/c/test_parity.py)
+    set_tests_properties(interfaces_alike PROPERTIES TIMEOUT 60)
   endif()
 endif()
 

@@ -3,7 +3,7 @@
     import torch
     import weft.torch
 
-    group = weft.torch.Group(weft.Communicator.from_environment().world)
+    group = weft.torch.Group(weft.torch.communicator().world)  # of torch.distributed's default group
     group.all_reduce_(x)                     # in place
     y = group.all_reduce(x)                  # a new tensor
 
@@ -14,7 +14,8 @@ that a call uses is reused behind it. Fakes tell shapes, so torch.compile(fullgr
 Weft has no gradients: a tensor that requires one is refused while gradients are enabled.
 """
 
+from weft.torch._communicator import communicator
 from weft.torch.exchange import Exchange, symmetric_tensor
 from weft.torch.group import Counts, Group
 
-__all__ = ["Counts", "Exchange", "Group", "symmetric_tensor"]
+__all__ = ["Counts", "Exchange", "Group", "communicator", "symmetric_tensor"]

@@ -1,0 +1,98 @@
+"""Communicators of process groups of torch.distributed, in processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import weft
+import weft.torch
+from processes import Outcome, run_programs
+
+SECONDS = 20.0  # of the groups
+on_cpu = {"device": "cpu"}  # also on a machine with GPUs, where a group of Gloo has them
+
+
+def run_case(name: str, size: int, meeting: Path) -> list[Any]:
+    """What each rank of a case prints as JSON."""
+    arguments = [str(Path(__file__).resolve()), name, str(size), f"file://{meeting}"]
+    outcomes: list[Outcome] = run_programs(arguments, [{"RANK": str(rank)} for rank in range(size)])
+    for outcome in outcomes:
+        assert outcome.code == 0, outcome.errors
+    return [json.loads(outcome.output) for outcome in outcomes]
+
+
+def test_ranks_keep_the_groups_order_and_its_timeout(tmp_path: Path) -> None:
+    said = run_case("whole", 3, tmp_path / "meeting")
+    options = {"deadline": SECONDS, "rendezvous_deadline": SECONDS, "device": "cpu"}
+    assert said == [{"rank": rank, "size": 3, "sum": 6.0, "options": options} for rank in range(3)]
+
+
+def test_a_part_of_the_ranks(tmp_path: Path) -> None:
+    said = run_case("part", 3, tmp_path / "meeting")
+    assert said == [None, [0, 2, 5.0], [1, 2, 5.0]]
+
+
+def test_options_win_over_the_timeout(tmp_path: Path) -> None:
+    assert run_case("options", 2, tmp_path / "meeting") == [["timeout", 1], None]
+
+
+def test_a_host_that_is_none_is_told_to_all(tmp_path: Path) -> None:
+    for said in run_case("host", 2, tmp_path / "meeting"):
+        assert said.startswith("the group's first rank could not make an id: "), said
+
+
+def whole(rank: int) -> object:
+    with mock.patch.object(weft, "Config", wraps=weft.Config) as config:
+        made = weft.torch.communicator(**on_cpu)
+    x = torch.full((1,), float(rank + 1))
+    weft.torch.Group(made.world).all_reduce_(x)
+    return {"rank": made.rank, "size": made.size, "sum": x.item(), "options": config.call_args.kwargs}
+
+
+def part(rank: int) -> object:
+    group = dist.new_group([1, 2], timeout=timedelta(seconds=SECONDS))
+    if rank == 0:
+        return None
+    made = weft.torch.communicator(group, small_buffers=True, **on_cpu)
+    x = torch.full((1,), float(rank + 1))
+    weft.torch.Group(made.world).all_reduce_(x)
+    return [made.rank, made.size, x.item()]
+
+
+def options(rank: int) -> object:
+    made = weft.torch.communicator(deadline=0.2, **on_cpu)
+    if rank == 1:
+        dist.barrier()
+        return None
+    try:
+        made.world.all_reduce(torch.ones(3))
+    except weft.Error as late:
+        dist.barrier()
+        return [late.code.name, late.peer]
+    return "it came to an end"
+
+
+def host(rank: int) -> object:
+    try:
+        weft.torch.communicator(host="no.such.host.invalid", **on_cpu)
+    except RuntimeError as error:
+        return str(error)
+    return "it was made"
+
+
+if __name__ == "__main__":
+    case, world, meeting = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    own = int(os.environ["RANK"])
+    dist.init_process_group("gloo", init_method=meeting, rank=own, world_size=world, timeout=timedelta(seconds=SECONDS))
+    result = {"whole": whole, "part": part, "options": options, "host": host}[case](own)
+    print(json.dumps(result))
+    dist.barrier()
+    dist.destroy_process_group()

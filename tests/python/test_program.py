@@ -37,7 +37,7 @@ def test_a_table_of_tune_is_used(tmp_path: Path) -> None:
     table = tmp_path / "tuning.json"
     weft.tune("--device", "cpu", "--ranks", "2", "--bytes", "1K", "--samples", "1", "--quick", "--output", str(table))
     ranks = weft.Communicator.local(2, weft.Config(device="cpu", tuning_file=str(table)))
-    assert str(table) in ranks[0].tuning, ranks[0].tuning
+    assert ranks[0].tuning == "CPU, 2 ranks (measured)"  # the table that is built in is of any number
 
 
 def test_a_library_of_another_version_is_refused(tmp_path: Path) -> None:

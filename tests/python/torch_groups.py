@@ -15,6 +15,7 @@ import torch.distributed as dist
 import weft
 import weft.torch
 from processes import Outcome, run_programs
+from torch_cases import NAMES, Case, bits
 
 SECONDS = 20.0  # of the groups
 on_cpu = {"device": "cpu"}  # also on a machine with GPUs, where a group of Gloo has them
@@ -47,6 +48,11 @@ def test_options_win_over_the_timeout(tmp_path: Path) -> None:
 def test_a_host_that_is_none_is_told_to_all(tmp_path: Path) -> None:
     for said in run_case("host", 2, tmp_path / "meeting"):
         assert said.startswith("the group's first rank could not make an id: "), said
+
+
+def test_compiled_equals_eager_between_ranks(tmp_path: Path) -> None:
+    """Every operator, in graphs without a break."""
+    assert run_case("compiled", 2, tmp_path / "meeting") == [[], []]
 
 
 def whole(rank: int) -> object:
@@ -88,11 +94,24 @@ def host(rank: int) -> object:
     return "it was made"
 
 
+def compiled(rank: int) -> object:
+    case = Case(weft.torch.Group(weft.torch.communicator(**on_cpu).world))
+    case.exchanged()
+    different = []
+    for name in NAMES:
+        call = getattr(case, name)
+        eager = [bits(tensor) for tensor in call()]
+        again = torch.compile(call, fullgraph=True, backend="aot_eager")
+        if [bits(tensor) for tensor in again()] != eager:
+            different.append(name)
+    return different
+
+
 if __name__ == "__main__":
     case, world, meeting = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     own = int(os.environ["RANK"])
     dist.init_process_group("gloo", init_method=meeting, rank=own, world_size=world, timeout=timedelta(seconds=SECONDS))
-    result = {"whole": whole, "part": part, "options": options, "host": host}[case](own)
+    result = {"whole": whole, "part": part, "options": options, "host": host, "compiled": compiled}[case](own)
     print(json.dumps(result))
     dist.barrier()
     dist.destroy_process_group()

@@ -22,7 +22,7 @@ constexpr const char* kExamples = R"(Examples:
   weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
   weft bench all-reduce --rows 32,64,128 --json result.json
   weft bench gather --tp 8 --dp 4 --tokens 1,64  data-parallel attention
-  weft bench logits --rows 1,64,256              a vocabulary's logits from all its ranks
+  weft bench logits --tokens 1,64,256            a vocabulary's logits from all its ranks
   weft bench norm --hidden 7168                  all-reduce with residual and norm
   weft bench moe --tokens 1,128                  experts on different ranks
   weft info                                      what is usable on this machine
@@ -72,14 +72,14 @@ Examples:
 
 constexpr const char* kLogitsExamples =
     R"(Each rank has its columns of every row, and all ranks get whole rows: one kernel of Weft's. Peers
-gather the columns of each rank behind those of the rank before. One more kernel then puts them into
-rows, which changes no element: it does not widen, scale or cap. Every result is checked.
+gather the columns of each rank behind those of the rank before. From two rows on, one more kernel
+puts them into rows. It does not widen, scale or cap elements. Every result is checked.
 
 Examples:
   weft bench logits                             DeepSeek-V3's 129280 columns, 1 to 256 rows
   weft bench logits --vocabulary 151936 --f32 --soft-cap 30
-  weft bench logits --device cpu --ranks 4 --vocabulary 8000 --rows 1,16
-  weft bench logits --rows 64,256 --json logits.json --csv logits.csv)";
+  weft bench logits --device cpu --ranks 4 --vocabulary 8000 --tokens 1,16
+  weft bench logits --tokens 64,256 --json logits.json --csv logits.csv)";
 
 constexpr const char* kVerifyExamples =
     R"(Run it on a new machine, and whenever you suspect one. Each pair of ranks copies each way and sums.

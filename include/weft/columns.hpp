@@ -23,7 +23,7 @@ struct AllGatherColumnsArgs {
   DataType type = DataType::bf16;
   // These three change elements on their way, for bf16, f16 and f32. They are the same on every rank.
   bool output_f32 = false;  // the output is f32; else of `type`
-  float scale = 1.0f;       // any finite number, also over soft_cap
+  float scale = 1.0f;       // finite; scale / soft_cap is a number of f32, too
   float soft_cap = 0.0f;    // finite, above 0; 0: none
   Stream stream = nullptr;
   std::uint32_t tag = 0;
@@ -39,10 +39,10 @@ struct AllGatherColumnsArgs {
 //
 // Pointers are aligned to their elements. Rows of shards and strides of whole 16 bytes, at such addresses, are fastest;
 // `columns` need not be such a number if output_stride is. Rules, errors and algorithms are those of gathers
-// (weft/collectives.hpp), symmetric outputs included. Peers write there if rows of shards have whole 16 bytes, and
-// elements are not widened: widened rows cross as they are and grow on arrival. The input may be the rank's own columns
-// in the output, with the same stride, if f keeps all bits. Errc::unsupported (rejected): ranks cannot reach each
-// other's memory.
+// (weft/collectives.hpp), symmetric outputs included. Peers write there if rows of shards and of
+// the output, and its stride, have whole 16 bytes, and elements are not widened: widened rows cross as they are and
+// grow on arrival. The input may be the rank's own columns in the output, with the same stride, if f keeps all bits.
+// Errc::unsupported (rejected): ranks cannot reach each other's memory.
 void all_gather_columns(const Group& group, const AllGatherColumnsArgs& args);
 
 }  // namespace weft

@@ -179,8 +179,8 @@ output = the inputs of all ranks beside each other, as a vocabulary's logits fro
 input: [rows, shard columns] of all_reduce's types, the same shape on every rank. Rows may have gaps.
 output: [rows, columns] of the same type, or f32 for an input of bf16 or f16. It has 1 to size · shard columns: columns
     behind it are pads of the last shards. It may have gaps between rows, which are not written.
-scale, soft_cap: elements of bf16, f16 and f32 become scale · x, and with a soft cap soft_cap · tanh(scale · x /
-    soft_cap), with the same bits on every rank, CPU and GPU.)doc")
+scale, soft_cap: elements of bf16, f16 and f32 become scale · x, and with a soft cap soft_cap · tanh(x · (scale /
+    soft_cap)), with the same bits on every rank, CPU and GPU.)doc")
       .def("barrier", barrier, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::sig("def barrier(self, *, stream: object = None, tag: int = 0) -> None"),
            "No rank's barrier ends before every rank's has begun.");

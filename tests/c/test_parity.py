@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""C, Python and torch's operators have what the C++ interface has: every operation, and every option.
+"""C, Python and torch's operators have every operation of the C++ interface, and C has every field of its structs.
 
 Headers and sources are read as text: nothing has to be built.
 """
@@ -81,7 +81,7 @@ def missing_in_c(structs, c_structs, arguments):
 
 def operations_of(text):
     """Functions that are called with a group and arguments."""
-    return set(re.findall(r"^void (\w+)\(const Group& \w+, const \w+Args& \w+\);", text, re.MULTILINE))
+    return set(re.findall(r"^(?:inline )?void (\w+)\(const Group& \w+, const \w+& \w+", text, re.MULTILINE))
 
 
 class Parity(unittest.TestCase):
@@ -103,7 +103,7 @@ class Parity(unittest.TestCase):
                          {"take"})
 
     def test_every_operation_is_in_c(self):
-        self.assertGreater(len(self.operations), 14)
+        self.assertGreater(len(self.operations), 16)
         self.assertEqual({name for name in self.operations if not re.search(rf"\bweft_{name}\(", self.c)}, set())
 
     def test_every_field_is_in_c(self):

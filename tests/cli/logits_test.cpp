@@ -13,9 +13,9 @@ TEST(BenchLogits, ChecksEveryForm) {
       {}, {"--f32"}, {"--soft-cap", "30"}, {"--f32", "--scale", "0.3", "--soft-cap", "5"}, {"--scale", "3"}};
   for (const auto& form : forms) {
     for (const char* type : {"bf16", "f16", "f32"}) {
-      std::vector<std::string> arguments = {"bench",  "logits", "--device", "cpu", "--ranks",      "3",
-                                            "--rows", "1,5",    "--dtype",  type,  "--samples",    "2",
-                                            "--data", "random", "--json",   file,  "--vocabulary", "1003"};
+      std::vector<std::string> arguments = {"bench",    "logits", "--device", "cpu", "--ranks",      "3",
+                                            "--tokens", "1,5",    "--dtype",  type,  "--samples",    "2",
+                                            "--data",   "random", "--json",   file,  "--vocabulary", "1003"};
       arguments.insert(arguments.end(), form.begin(), form.end());
       const auto result = run(arguments);
       ASSERT_EQ(result.code, 0) << result.out << result.err;
@@ -43,7 +43,7 @@ TEST(BenchLogits, ShardsCoverTheVocabulary) {
 
 TEST(BenchLogits, BadUsageIsRejected) {
   for (const std::vector<std::string>& bad : {std::vector<std::string>{"--vocabulary", "0"},
-                                              {"--rows", "0"},
+                                              {"--tokens", "0"},
                                               {"--soft-cap", "-1"},
                                               {"--scale", "inf"},
                                               {"--dtype", "i32"}}) {

@@ -264,6 +264,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
                             "dispatch and combine fp8",
                             "all_to_all",
                             "all_gather_columns",
+                            "all_gather_columns to f32",
                             "barrier",
                             "all_reduce_rms_norm bf16 one-shot",
                             "all_reduce_rms_norm f16 two-shot fp8 fixed",

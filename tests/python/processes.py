@@ -52,7 +52,9 @@ def torchrun_variables(size: int) -> list[dict[str, str]]:
     return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **shared} for rank in range(size)]
 
 
-def run_programs(arguments: Sequence[str], variables: Sequence[Mapping[str, str]]) -> list[Outcome]:
+def run_programs(
+    arguments: Sequence[str], variables: Sequence[Mapping[str, str]], seconds: float = SECONDS
+) -> list[Outcome]:
     """Runs `python arguments` once for each set of variables, side by side. Kills all if one takes too long."""
     programs = [
         subprocess.Popen(
@@ -68,7 +70,7 @@ def run_programs(arguments: Sequence[str], variables: Sequence[Mapping[str, str]
     outcomes = []
     try:
         for program in programs:
-            output, errors = program.communicate(timeout=SECONDS)
+            output, errors = program.communicate(timeout=seconds)
             outcomes.append(Outcome(program.returncode, output, errors))
     finally:
         for program in programs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from processes import run_program
 QUICK = ["--device", "cpu", "--ranks", "2", "--most-bytes", "8K"]
 
 
-def test_verify_prints_what_the_program_prints(tmp_path: Path) -> None:
+def test_verify_prints_what_the_program_prints() -> None:
     for arguments in (["-c", f"import weft; weft.verify(*{QUICK})"], ["-m", "weft", "verify", *QUICK]):
         outcome = run_program(arguments)
         assert outcome.code == 0, outcome.errors
@@ -43,7 +44,10 @@ def test_a_table_of_tune_is_used(tmp_path: Path) -> None:
 def test_a_library_of_another_version_is_refused(tmp_path: Path) -> None:
     source, library = tmp_path / "other.c", tmp_path / "other.so"
     source.write_text('const char* weft_version(void) { return "9.9.9"; }\n', encoding="utf-8")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler makes the other library")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
     outcome = run_program(["-c", "import weft"], {"LD_PRELOAD": str(library)})
     assert outcome.code == 1
     assert "9.9.9" in outcome.errors and weft.__version__ in outcome.errors, outcome.errors

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "numeric/element_map.hpp"
 #include "oracle/number.hpp"
 #include "support/guarded.hpp"
 #include "support/ranks.hpp"
@@ -54,6 +55,17 @@ void changed(const ColumnCase& c, std::uint64_t bits, std::uint64_t& low, std::u
   const double slack = std::abs(exact) * 4 * 0x1p-23;
   low = oracle::round_to(to, exact - slack);
   high = oracle::round_to(to, exact + slack);
+}
+
+// The bits that every rank must have, on CPUs and GPUs: those of the library's function on this CPU.
+std::uint64_t changed_here(const ColumnCase& c, std::uint64_t bits) {
+  const detail::ElementMap map{.from = c.type,
+                               .to = c.output_f32 ? DataType::f32 : c.type,
+                               .factor = c.soft_cap != 0 ? c.scale / c.soft_cap : c.scale,
+                               .soft_cap = c.soft_cap};
+  std::uint32_t words[8];
+  map.change({{static_cast<std::uint32_t>(bits), 0, 0, 0}}, words);
+  return map.to == DataType::f32 ? words[0] : words[0] & 0xffff;
 }
 
 }  // namespace
@@ -195,6 +207,7 @@ void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> 
       };
       good = value(low) <= value(got) && value(got) <= value(high);
     }
+    if (!bits_stay) good = good && got == changed_here(c, sent);
     check(good, c, "row {} column {} is {:x} and not {:x}", in / wide / stride, column, got, low);
     at += wide;
   }

@@ -23,7 +23,7 @@ struct LogitsBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   LogitsForm form{.vocabulary = 129280};  // DeepSeek-V3's
-  std::string rows;
+  std::string tokens;
   std::string methods = "all";
   Launch launch = {};
 
@@ -41,7 +41,7 @@ void LogitsBench::check_form() const {
 
 std::vector<std::int64_t> LogitsBench::counts(Device device) const {
   const char* usual = device == Device::cpu ? "1,8,64" : "1,8,32,64,128,256";
-  return parse_counts(rows.empty() ? usual : rows, "--rows", kMostRows);
+  return parse_counts(tokens.empty() ? usual : tokens, "--tokens", kMostRows);
 }
 
 std::vector<Point> LogitsBench::points(const Bench& bench, Device device) const {
@@ -97,13 +97,13 @@ Table logits_table(const std::vector<Result>& results, Method method, const Crow
 constexpr const char* kLogitsLegend =
     "size: the output of a rank, of the input's type; GB/s: size over time. plain push: each rank's columns, stored "
     "to\n"
-    "all ranks, rank after rank. NCCL, Gloo: their gather and a kernel that puts shards into rows and changes "
-    "nothing.\n"
+    "all ranks, rank after rank. NCCL, Gloo: their gather and, from two rows on, a kernel that puts shards into rows\n"
+    "and changes nothing.\n"
     "speed-up: best peer's time over Weft's.\n";
 
 int LogitsBench::run() const {
   check_form();
-  static_cast<void>(counts(Device::cpu));  // complains of bad rows before anything is started
+  static_cast<void>(counts(Device::cpu));  // complains of bad numbers before anything is started
   Ranks ranks(options.ranks_args());
   std::size_t largest = 0;
   for (const auto count : counts(ranks.device()))
@@ -142,10 +142,10 @@ Command add_bench_logits(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--vocabulary", bench->form.vocabulary, "Columns of a row")
       ->check(whole_number(1, kMostColumns))
       ->capture_default_str();
-  app.add_option("--rows", bench->rows, "Rows, \"1,8,64\" (default: 1 to 256 on GPUs)");
+  app.add_option("--tokens", bench->tokens, "Rows, one for each token, \"1,8,64\" (default: 1 to 256 on GPUs)");
   app.add_flag("--f32", bench->form.output_f32, "Weft widens elements to f32");
   app.add_option("--scale", bench->form.scale, "Weft multiplies elements by this number")->capture_default_str();
-  app.add_option("--soft-cap", bench->form.soft_cap, "Weft caps elements: cap · tanh(x / cap); 0: not")
+  app.add_option("--soft-cap", bench->form.soft_cap, "Weft caps elements: cap · tanh(x · (scale / cap)); 0: not")
       ->capture_default_str();
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
   add_method(app, bench->methods);

@@ -43,8 +43,8 @@ class LogitsMeasurement final : public RankBench {
         why = "elements are widened, or rows are no multiple of 16 bytes: such calls take the ordinary way";
       if (!why.empty()) return {.point = point, .detail = why};
     }
-    const bool whole_packs = static_cast<std::size_t>(form_.vocabulary) * size_of(point.type) % 16 == 0;
-    if (is_peer(point.contender) && ranks_.device() == Device::cuda && !whole_packs)
+    const bool is_placed = is_peer(point.contender) && !is_placed_by_gather(point);
+    if (is_placed && ranks_.device() == Device::cuda && !has_whole_packs(point))
       return {.point = point, .detail = "the kernel behind NCCL's gather takes rows of whole 16 bytes"};
     return RankBench::run(point, samples);
   }
@@ -55,8 +55,13 @@ class LogitsMeasurement final : public RankBench {
   DataType type_of_output(const Point& point) const { return form_.output_f32 ? DataType::f32 : point.type; }
   bool goes_straight(const Point& point) const {
     const bool as_wide = size_of(type_of_output(point)) == size_of(point.type);
-    return as_wide && shard_bytes(point) % 16 == 0 && ranks_.first().world().state().direct();
+    return as_wide && shard_bytes(point) % 16 == 0 && has_whole_packs(point) && ranks_.first().world().state().direct();
   }
+  bool has_whole_packs(const Point& point) const {
+    return static_cast<std::size_t>(form_.vocabulary) * size_of(point.type) % 16 == 0;
+  }
+  // A row of all shards is the output already: its pads are at the end.
+  static bool is_placed_by_gather(const Point& point) { return is_peer(point.contender) && point.rows == 1; }
   std::size_t rows(const Point& point) const { return static_cast<std::size_t>(point.rows); }
   std::size_t input_elements(const Point& point) const override { return rows(point) * shard_; }
   // In elements of the input's type: RankBench knows no other.
@@ -66,10 +71,15 @@ class LogitsMeasurement final : public RankBench {
     return point.count * (wide ? sizeof(float) / size_of(point.type) : 1);
   }
   std::size_t ranks() const { return static_cast<std::size_t>(ranks_.world_size()); }
+  void* shards_of(const Ranks::Seat& seat, const Point& point) {
+    void* const own = rank(seat).peer->output(point.contender);
+    return own != nullptr ? own : gathered(seat);
+  }
   void*& gathered(const Ranks::Seat& seat) { return gathered_[static_cast<std::size_t>(seat.local_index())]; }
 
   Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
     Buffers own = RankBench::buffers(seat, point);
+    if (is_placed_by_gather(point)) return {own.input, shards_of(seat, point)};
     own.output = rank(seat).output;
     if (point.contender == Contender::symmetric || is_bound(point.contender)) own.output = outputs_.data(seat);
     return own;
@@ -100,13 +110,13 @@ class LogitsMeasurement final : public RankBench {
   void gather_and_place(Ranks::Seat& seat, const Point& point) {
     const auto [input, output] = buffers(seat, point);
     Rank& mine = rank(seat);
-    void* const own = mine.peer->output(point.contender);
-    void* const shards = own != nullptr ? own : gathered(seat);
+    void* const shards = shards_of(seat, point);
     GatherShape shape{.operation = Operation::all_gather, .type = point.type};
     shape.rows.assign(ranks(), rows(point));
     shape.widths = {shard_};
     for (std::size_t i = 0; i < ranks(); ++i) shape.slots.push_back({i * rows(point), (i + 1) * rows(point)});
     mine.peer->move(shape, input, shards, mine.device->stream());
+    if (is_placed_by_gather(point)) return;
     const std::size_t row_bytes = static_cast<std::size_t>(form_.vocabulary) * size_of(point.type);
     const PlaceColumnsArgs place{.shards = shards,
                                  .output = output,
@@ -157,15 +167,17 @@ class LogitsMeasurement final : public RankBench {
     return {};
   }
 
-  // Within the rounding of the output's type, and a few units of f32.
+  // Within four units of f32, then rounded to the output's type.
   bool is_near(const Point& point, std::span<const std::byte> got, std::size_t at, std::span<const std::byte> sent,
                std::size_t from) const {
     const DataType type = type_of_output(point);
+    const oracle::Format format = oracle::format_of(type);
     const double scaled = oracle::number_at(sent, point.type, from) * form_.scale;
     const double exact = form_.soft_cap == 0 ? scaled : form_.soft_cap * std::tanh(scaled / form_.soft_cap);
-    const double unit = type == DataType::bf16 ? 0x1p-8 : type == DataType::f16 ? 0x1p-11 : 0x1p-24;
-    const double least = type == DataType::f16 ? 0x1p-25 : 0x1p-149;  // half a unit of a denormal number
-    return std::abs(oracle::number_at(got, type, at) - exact) <= std::abs(exact) * (unit + 6 * 0x1p-23) + least;
+    const double slack = std::abs(exact) * 4 * 0x1p-23 + 0x1p-149;
+    const double found = oracle::number_at(got, type, at);
+    return oracle::value_of(format, oracle::round_to(format, exact - slack)) <= found &&
+           found <= oracle::value_of(format, oracle::round_to(format, exact + slack));
   }
 
   LogitsForm form_;

@@ -102,31 +102,40 @@ Result check_all_to_all(Ranks& ranks, std::size_t words) {
   });
 }
 
-// Every rank gets a matrix whose columns the ranks share, without the last shard's last column.
-Result check_columns(Ranks& ranks, std::size_t rows, std::size_t shard) {
+// A matrix whose columns the ranks share, without the last shard's last column.
+struct ColumnsCheck {
+  std::size_t rows, shard, gap;  // elements between the output's rows
+  bool output_f32;               // of bf16, so every bit is known
+};
+Result check_columns(Ranks& ranks, const ColumnsCheck& of) {
   const auto size = static_cast<std::size_t>(ranks.world_size());
-  const ReferenceArgs sent{.count = rows * shard, .type = DataType::bf16, .data = Data::random};
-  const std::size_t columns = size * shard - 1;
+  const std::size_t columns = size * of.shard - 1, stride = columns + of.gap, element = of.output_f32 ? 2 : 1;
+  const ReferenceArgs sent{.count = of.rows * of.shard, .type = DataType::bf16, .data = Data::random};
   return check(ranks, sent, [=](const Ranks::Seat&) {
-    return Part{.output = rows * columns,
+    return Part{.output = of.rows * stride * element,
                 .call =
                     [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
                       all_gather_columns(caller.communicator(), {.input = input,
                                                                  .output = output,
-                                                                 .rows = rows,
-                                                                 .shard_columns = shard,
+                                                                 .rows = of.rows,
+                                                                 .shard_columns = of.shard,
                                                                  .columns = columns,
+                                                                 .output_stride = stride,
+                                                                 .output_f32 = of.output_f32,
                                                                  .stream = device.stream()});
                     },
                 .want =
                     [=](std::byte* wanted) {
+                      std::fill_n(wanted, of.rows * stride * element * 2, std::byte{0xff});  // gaps stay
                       std::vector<std::byte> from(sent.count * 2);
-                      for (std::size_t rank = 0; rank < size; ++rank) {
-                        sent_by(static_cast<int>(rank), sent, 0, sent.count, from.data());
-                        const std::size_t kept = rank + 1 < size ? shard : shard - 1;
-                        for (std::size_t row = 0; row < rows; ++row)
-                          std::ranges::copy(std::span(from).subspan(row * shard * 2, kept * 2),
-                                            wanted + (row * columns + rank * shard) * 2);
+                      for (std::size_t i = 0; i < size * sent.count; ++i) {
+                        const std::size_t rank = i / sent.count, at = i % sent.count, row = at / of.shard;
+                        if (at == 0) sent_by(static_cast<int>(rank), sent, 0, sent.count, from.data());
+                        const std::size_t column = rank * of.shard + at % of.shard;
+                        if (column >= columns) continue;
+                        std::byte* const to = wanted + (row * stride + column) * element * 2;
+                        std::fill_n(to, element * 2, std::byte{0});  // an f32 begins with 16 zeros, its lowest bits
+                        std::copy_n(from.data() + at * 2, 2, to + (element - 1) * 2);
                       }
                     }};
   });
@@ -234,9 +243,11 @@ std::vector<MoveCheck> move_checks(int ranks) {
     all.push_back(
         {"gather and scatter", size * words * 4, [=](Ranks& world) { return check_gather_and_scatter(world, words); }});
   }
-  for (const auto& [rows, shard] : {std::pair<std::size_t, std::size_t>{3, 40}, {33, 4096}})
-    all.push_back({"all_gather_columns", size * rows * shard * 2,
-                   [=](Ranks& world) { return check_columns(world, rows, shard); }});
+  // Rows at any address, rows of whole 16 bytes, and elements that are changed.
+  for (const ColumnsCheck& of : {ColumnsCheck{3, 40, 0, false}, {33, 4096, 1, false}, {3, 104, 1, true}})
+    all.push_back({of.output_f32 ? "all_gather_columns to f32" : "all_gather_columns",
+                   size * of.rows * of.shard * (of.output_f32 ? 4 : 2),
+                   [=](Ranks& world) { return check_columns(world, of); }});
   for (const DataType type :
        {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {

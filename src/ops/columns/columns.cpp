@@ -52,7 +52,8 @@ class GatherColumns : public detail::GroupCall {
     require(std::isfinite(args_.soft_cap) && args_.soft_cap >= 0, "soft_cap: {} is not finite, 0 or above",
             args_.soft_cap);
     factor_ = args_.soft_cap != 0 ? args_.scale / args_.soft_cap : args_.scale;
-    require(std::isfinite(factor_), "scale: {} over a soft_cap of {} is not finite", args_.scale, args_.soft_cap);
+    require(std::isfinite(factor_) && (factor_ == 0) == (args_.scale == 0),
+            "scale: {} over a soft_cap of {} is beyond the range of f32", args_.scale, args_.soft_cap);
     detail::check_size("rows", args_.rows);
     detail::check_size("shard_columns", args_.shard_columns);
     const std::size_t most = args_.shard_columns * static_cast<std::size_t>(group.size());

@@ -27,6 +27,7 @@ FAMILIES = {
         "RecordedKinds",
         "all_gather all_to barrier broadcast chunks counts detour moves ragged reduce_ relay scatter symmetric take copies",
     ),
+    "columns": ("Columns ColumnRecordings ColumnArguments HyperbolicTangent BenchLogits", "columns"),
     "messages": ("Messages", "messages"),
     "norm": ("Norm", "rms_norm norm_"),
     "moe": ("Moe", "moe dispatch combine"),

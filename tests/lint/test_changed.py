@@ -31,6 +31,8 @@ TESTS = [
     ("host_mutants", "src/ops/moe/exchange.cpp"),
     ("Fork.AChildIsRejected", "tests/comm/fork_test.cpp"),
     ("lint_rules", "src/ops/moe/moe_send.hpp"),
+    ("Ranks/Columns.Everything/2", "src/ops/columns/columns.cpp"),
+    ("Ranks/Columns.Everything/2", "src/ops/moves/flow_copy.hpp"),
     # Headers that other families include.
     ("Ranks/Ragged.Everything/3", "src/ops/all_reduce/all_reduce_plan.hpp"),
     ("MoeFaults.ARankThatDies", "src/ops/all_reduce/all_reduce.hpp"),

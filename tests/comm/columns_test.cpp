@@ -90,8 +90,8 @@ TEST(ColumnArguments, ErrorsNameTheValueAndTheRange) {
   all_gather_columns(communicators[0], good);
   expect_rejected([](Args& a) { a.columns = 17; }, "columns: 17 is not between 0 and 16");
   expect_rejected([](Args& a) { a.scale = NAN; }, "scale: nan is not finite");
-  for (const auto& [scale, cap] : {std::pair(3e38f, 0.1f), std::pair(1e-30f, 1e20f)})
-    expect_rejected([=](Args& a) { a.scale = scale, a.soft_cap = cap; }, "is beyond the range of f32");
+  for (const auto& pair : {std::pair(3e38f, 0.1f), std::pair(1e-30f, 1e20f)})
+    expect_rejected([=](Args& a) { a.scale = pair.first, a.soft_cap = pair.second; }, "is beyond the range of f32");
   expect_rejected([](Args& a) { a.soft_cap = -1; }, "soft_cap: -1 is not finite, 0 or above");
   expect_rejected([](Args& a) { a.soft_cap = INFINITY; }, "soft_cap: inf is not");
   expect_rejected(

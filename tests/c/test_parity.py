@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""C, Python and torch's operators have every operation of the C++ interface, and C has every field of its structs.
+"""C, Python and torch's operators have every operation and choice of the C++ interface, and C has every field.
 
 Headers and sources are read as text: nothing has to be built.
 """
@@ -84,6 +84,30 @@ def operations_of(text):
     return set(re.findall(r"^(?:inline )?void (\w+)\(const Group& \w+, const \w+& \w+", text, re.MULTILINE))
 
 
+# Fields that are choices, and no tensor, length or stream. A few follow from the tensors.
+CHOICES = {"ReduceOp", "Algorithm", "Sharding", "Padding", "float", "bool", "int", "std::uint32_t", "Launch"}
+OF_TENSORS = {"output_f32"}
+
+
+def choices_of(cpp):
+    """{operation: words that its call takes beside tensors}"""
+    structs, found = structs_of(cpp), {}
+    for name, struct in re.findall(r"^void (\w+)\(const Group& \w+, const (\w+Args)& \w+\);", cpp, re.MULTILINE):
+        fields = {field for kind, field in structs[struct] if kind in CHOICES} - OF_TENSORS
+        found[name] = fields - {"launch"} | (IN_C["launch"] if "launch" in fields else set())
+    return found
+
+
+def parameters_in_python(text):
+    parts = re.split(r'\.def\(\s*"(\w+)"', text)
+    return {name: set(re.findall(r'nb::arg\("(\w+)"\)', body)) for name, body in zip(parts[1::2], parts[2::2])}
+
+
+def parameters_in_torch(text):
+    methods = re.finditer(r"^    def (\w+?)_?\(\s*self,(.*?)\) ->", text, re.MULTILINE | re.DOTALL)
+    return {found[1]: set(re.findall(r"(\w+):", found[2])) for found in methods}
+
+
 class Parity(unittest.TestCase):
     def setUp(self):
         self.cpp = text_of("include/weft/*.hpp")
@@ -123,6 +147,15 @@ class Parity(unittest.TestCase):
                                                            re.MULTILINE)}
         self.assertEqual(self.operations - operators, set())
         self.assertEqual(self.operations - methods, set())
+
+    def test_every_choice_of_an_operation_is_in_python_and_torch(self):
+        choices = choices_of(self.cpp)
+        self.assertLessEqual({"scale", "soft_cap", "tag", "blocks", "threads"}, choices["all_gather_columns"])
+        self.assertLessEqual({"op", "algorithm"}, choices["all_reduce"])
+        for parameters in (parameters_in_python(text_of("python/core/*.cpp")),
+                           parameters_in_torch(text_of("python/weft/torch/group.py"))):
+            missing = {name: words - parameters[name] for name, words in choices.items()}
+            self.assertEqual({name: words for name, words in missing.items() if words}, {})
 
     def test_every_word_of_config_is_in_python(self):
         fields = {name for _, name in structs_of(self.cpp)["Config"]}

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "bench/bench_options.hpp"
-#include "bench/csv.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/sizes.hpp"
@@ -103,11 +102,7 @@ const Result* weft_result(const std::vector<Result>& results, std::size_t bytes,
 }
 
 Table table_of(const std::vector<Point>& sizes, const std::vector<Result>& results, Method method, const Crowd& crowd) {
-  // Peers that were not measured by this method get no column.
-  std::vector<Contender> contenders;
-  for (const auto& result : results)
-    if (result.point.method == method && std::count(contenders.begin(), contenders.end(), result.point.contender) == 0)
-      contenders.push_back(result.point.contender);
+  const std::vector<Contender> contenders = contenders_in(results, method);
   std::vector<std::string> columns = {"size"};
   for (const auto contender : contenders) columns.emplace_back(name(contender));
   columns.insert(columns.end(), {"chosen", "best", "GB/s", "speed-up"});
@@ -205,10 +200,7 @@ int AllReduceBench::run() const {
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
-  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
-  if (options.wants_report())
-    options.write(report(run_info({"bench all-reduce", arguments, notes, crowd}, ranks, options), describe_machine(),
-                         to_json(results, crowd)));
+  options.write_results({"bench all-reduce", arguments, notes, crowd}, ranks, results);
   return correct ? 0 : 1;
 }
 

@@ -148,10 +148,7 @@ const Result* in_row(const std::vector<Result>& results, const Point& point, Con
 }
 
 Table gather_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
-  std::vector<Contender> contenders;
-  for (const auto& result : results)
-    if (result.point.method == method && std::count(contenders.begin(), contenders.end(), result.point.contender) == 0)
-      contenders.push_back(result.point.contender);
+  std::vector<Contender> contenders = contenders_in(results, method);
   std::sort(contenders.begin(), contenders.end());  // Weft's own first
   std::vector<std::string> columns = {"operation", "load", "tokens", "size"};
   for (const auto contender : contenders)

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "bench/bench_options.hpp"
-#include "bench/csv.hpp"
 #include "bench/logits_measure.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
@@ -63,30 +62,17 @@ std::vector<Point> LogitsBench::points(const Bench& bench, Device device) const 
   return all;
 }
 
-const Result* result_of(const std::vector<Result>& results, const Point& point, Contender contender) {
-  const auto same = [&](const Result& of) {
-    return of.point.rows == point.rows && of.point.method == point.method && of.point.contender == contender;
-  };
-  const auto found = std::ranges::find_if(results, same);
-  return found == results.end() ? nullptr : &*found;
-}
-
 Table logits_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
-  std::vector<Contender> contenders;
+  const std::vector<Contender> contenders = contenders_in(results, method);
   std::vector<std::string> columns = {"rows", "size"};
-  for (const auto& result : results) {
-    const Contender one = result.point.contender;
-    if (result.point.method != method || std::ranges::count(contenders, one) != 0) continue;
-    contenders.push_back(one);
-    columns.emplace_back(one == Contender::automatic ? "Weft" : name(one));
-  }
+  for (const auto one : contenders) columns.emplace_back(one == Contender::automatic ? "Weft" : name(one));
   columns.insert(columns.end(), {"GB/s", "speed-up"});
   Table table(columns);
   for (const auto& ours : results) {
     const Point& point = ours.point;
     if (point.method != method || point.contender != Contender::automatic) continue;
     std::vector<std::string> cells = {std::to_string(point.rows), format_bytes(point.bytes())};
-    for (const auto contender : contenders) cells.push_back(cell(result_of(results, point, contender)));
+    for (const auto contender : contenders) cells.push_back(cell(find(results, point.bytes(), contender, method)));
     cells.push_back(ours.verdict == Verdict::ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
     cells.push_back(cell(speed_up(ours, best_peer(results, point), crowd)));
     table.add(cells);
@@ -127,10 +113,7 @@ int LogitsBench::run() const {
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
-  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
-  if (options.wants_report())
-    options.write(report(run_info({"bench logits", arguments, notes, crowd}, ranks, options), describe_machine(),
-                         to_json(results, crowd)));
+  options.write_results({"bench logits", arguments, notes, crowd}, ranks, results);
   return correct ? 0 : 1;
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "bench/bench_options.hpp"
-#include "bench/csv.hpp"
 #include "bench/norm_measure.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
@@ -145,10 +144,7 @@ int NormBench::run() {
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
-  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
-  if (options.wants_report())
-    options.write(report(run_info({"bench norm", arguments, notes, crowd}, ranks, options), describe_machine(),
-                         to_json(results, crowd)));
+  options.write_results({"bench norm", arguments, notes, crowd}, ranks, results);
   return correct ? 0 : 1;
 }
 

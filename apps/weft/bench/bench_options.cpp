@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/build_info.hpp"
+#include "bench/csv.hpp"
 #include "bench/plot.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
@@ -40,6 +41,11 @@ void BenchOptions::add_data_to(CLI::App& app) {
 void BenchOptions::write(const nlohmann::json& report) const {
   if (!json.empty()) write_text(json, report.dump(1) + "\n");
   if (!plot.empty()) cli::plot(report, plot);
+}
+
+void BenchOptions::write_results(const RunArgs& run, const Ranks& ranks, const std::vector<Result>& results) const {
+  if (!csv.empty()) write_text(csv, to_csv({.ranks = ranks.world_size(), .crowd = run.crowd}, results));
+  if (wants_report()) write(report(run_info(run, ranks, *this), describe_machine(), to_json(results, run.crowd)));
 }
 
 void BenchOptions::add_tuning_to(CLI::App& app) {
@@ -205,6 +211,14 @@ std::string cell(const Result* result) {
   Figure figure = figure_of(*result);
   figure.us = result->us;  // a peer may have been measured elsewhere, and its median computed by another rule
   return cell(figure);
+}
+
+std::vector<Contender> contenders_in(const std::vector<Result>& results, Method method) {
+  std::vector<Contender> contenders;
+  for (const auto& result : results)
+    if (result.point.method == method && std::ranges::count(contenders, result.point.contender) == 0)
+      contenders.push_back(result.point.contender);
+  return contenders;
 }
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method) {

@@ -14,6 +14,8 @@
 
 namespace weft::cli {
 
+struct RunArgs;
+
 struct BenchOptions {
   int ranks = 0;
   Device device = Device::automatic;
@@ -39,6 +41,8 @@ struct BenchOptions {
   // To the files of --json and --plot.
   bool wants_report() const { return !json.empty() || !plot.empty(); }
   void write(const nlohmann::json& report) const;
+  // To those files, and to that of --csv.
+  void write_results(const RunArgs& run, const Ranks& ranks, const std::vector<Result>& results) const;
   // False if --json - or --csv - takes stdout.
   bool tables_on_stdout() const { return json != "-" && csv != "-"; }
 };
@@ -102,6 +106,9 @@ std::string cell(const Figure& figure);
 std::string microseconds(double us);
 // Under every table: explains the cells above.
 inline constexpr const char* kSpreadLegend = "µs: median (least…most) of the slowest rank's samples.\n";
+
+// The contenders that were measured by a method, as they come: others get no column.
+std::vector<Contender> contenders_in(const std::vector<Result>& results, Method method);
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method);
 // The fastest correct result of the contenders that `wanted` accepts, or null. A bound is never chosen.

@@ -15,7 +15,7 @@ struct AllGatherColumnsArgs {
   void* output = nullptr;         // [rows, columns]
   std::size_t rows = 0;           // 0 included; the same on every rank
   std::size_t shard_columns = 0;  // of every rank's input, pads included; the same on every rank
-  // Of an output row: 1 … size · shard_columns; 0: all of them. Columns behind these are pads of the last shards, as a
+  // Columns of an output row, 1 … size · shard_columns; 0: all. Those behind them are pads of the last shards, as a
   // padded vocabulary has them. They are sent and not written. The same on every rank.
   std::size_t columns = 0;
   std::size_t input_stride = 0;   // elements from row to row; 0: shard_columns

@@ -19,7 +19,7 @@ from torch_cases import NAMES, Case, bits
 
 SECONDS = 60.0  # of the groups
 NO_DEVICE = "device is 'tpu'; it must be one of automatic, cpu, cuda"
-# Of a group of Gloo that has GPUs, the ranks would work there.
+# A group of Gloo has GPUs as well, and its ranks would work there.
 on_cpu = {"device": "cpu"} if torch.cuda.is_available() else {}
 
 

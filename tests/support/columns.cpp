@@ -16,6 +16,16 @@
 namespace weft::test {
 namespace {
 
+// Sizes in elements, and the bytes of an element of the input and of the output.
+struct Shape {
+  std::size_t columns, input_stride, output_stride, element, wide;
+};
+Shape shape_of(const ColumnCase& c, int ranks) {
+  const std::size_t columns = c.columns != 0 ? c.columns : c.shard * static_cast<std::size_t>(ranks);
+  const std::size_t element = size_of(c.type);
+  return {columns, c.shard + c.input_gap, columns + c.output_gap, element, c.output_f32 ? 4 : element};
+}
+
 // Numbers of every size for one rank, with NaN, infinities and zeros of both signs among them.
 Bytes shard_of(const ColumnCase& c, int rank) {
   std::mt19937 random(c.seed * 131 + static_cast<std::uint32_t>(rank));
@@ -120,9 +130,7 @@ std::vector<ColumnCase> column_cases(int ranks) {
 }
 
 PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
-  const std::size_t element = size_of(c.type), wide = c.output_f32 ? 4 : element;
-  const std::size_t all = c.shard * static_cast<std::size_t>(ranks), columns = c.columns != 0 ? c.columns : all;
-  const std::size_t input_stride = c.shard + c.input_gap, output_stride = columns + c.output_gap;
+  const auto [columns, input_stride, output_stride, element, wide] = shape_of(c, ranks);
   PreparedColumns prepared{.c = c, .ranks = ranks, .rank = rank, .input = {}, .output = {}, .expected = {}};
   prepared.input_begin = kGuard + c.input_shift * element;
   prepared.output_begin = kGuard + c.output_shift * wide;
@@ -157,14 +165,14 @@ PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
 
 AllGatherColumnsArgs arguments_of(const PreparedColumns& prepared, std::byte* input, std::byte* output, Stream stream) {
   const ColumnCase& c = prepared.c;
-  const std::size_t columns = c.columns != 0 ? c.columns : c.shard * static_cast<std::size_t>(prepared.ranks);
+  const Shape shape = shape_of(c, prepared.ranks);
   AllGatherColumnsArgs args{.input = input + prepared.input_begin,
                             .output = output + prepared.output_begin,
                             .rows = c.rows,
                             .shard_columns = c.shard,
                             .columns = c.columns,
-                            .input_stride = c.shard + c.input_gap,
-                            .output_stride = columns + c.output_gap,
+                            .input_stride = shape.input_stride,
+                            .output_stride = shape.output_stride,
                             .type = c.type,
                             .output_f32 = c.output_f32,
                             .scale = c.scale,
@@ -184,9 +192,8 @@ void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> 
   const ColumnCase& c = prepared.c;
   const bool changes = c.output_f32 || c.scale != 1.0f || c.soft_cap != 0;
   const bool bits_stay = !changes || (c.type == DataType::f32 && c.scale == 1.0f && c.soft_cap == 0);
-  const std::size_t element = size_of(c.type), wide = c.output_f32 ? 4 : element;
-  const std::size_t columns = c.columns != 0 ? c.columns : c.shard * static_cast<std::size_t>(prepared.ranks);
-  const std::size_t stride = std::max<std::size_t>(columns + c.output_gap, 1);
+  const auto [columns, input_stride, output_stride, element, wide] = shape_of(c, prepared.ranks);
+  const std::size_t stride = std::max<std::size_t>(output_stride, 1);
   const DataType to = c.output_f32 ? DataType::f32 : c.type;
   for (std::size_t at = 0; at < prepared.expected.size();) {
     const std::size_t in = at - prepared.output_begin, column = at >= prepared.output_begin ? in / wide % stride : 0;

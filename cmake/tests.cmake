@@ -192,7 +192,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
     # Worlds of two: what is tried is the way there.
     set(suites GatherArguments.* GatheredCountsCalls.* Groups.* MessageArguments.* MoeArguments.* MoeHandles.* Recording.*
-      RmsNormArguments.* SymmetricMemory.* TakenRows.* */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1 */MoeApart.*/1
+      RmsNormArguments.* SymmetricMemory.* TakenRows.* */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1 */MoeApart.*/1
       */Ragged.*/1 */RmsNorm.*/1 */AllReduce.EveryType*/1)
     list(JOIN suites ":" suites)
     add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")

@@ -75,6 +75,37 @@ Bytes scattered(Type type, Op op, std::span<const Place> places, Messages messag
   return rows;
 }
 
+Bytes gathered_sums(Type type, std::span<const Place> places, std::size_t group_ranks, Messages messages,
+                    std::size_t row_bytes) {
+  Bytes all(rows_of(places) * row_bytes);
+  for (std::size_t first = 0; first < places.size(); first += group_ranks) {
+    std::vector<Bytes> parts;
+    for (const auto message : messages.subspan(first, group_ranks)) parts.emplace_back(message.begin(), message.end());
+    const Bytes sums = reduce(type, Op::sum, parts);
+    std::size_t row = 0;
+    for (const Place& place : places.subspan(first, group_ranks)) {
+      copy_rows(std::span(sums).subspan(row * row_bytes, place.rows * row_bytes), all, place.begin * row_bytes);
+      row += place.rows;
+    }
+  }
+  return all;
+}
+
+Bytes scattered_sums(Type type, std::span<const Place> places, std::size_t group_ranks, Messages messages,
+                     std::size_t rank, std::size_t row_bytes) {
+  const std::size_t first = rank / group_ranks * group_ranks;
+  Bytes sums;
+  std::size_t pads = 0;
+  for (std::size_t member = first; member < first + group_ranks; ++member) {
+    const Bytes shard = scattered(type, Op::sum, places, messages, member, row_bytes);
+    const std::size_t bytes = places[member].rows * row_bytes;
+    sums.insert(sums.end(), shard.begin(), shard.begin() + static_cast<std::ptrdiff_t>(bytes));
+    pads += places[member].slot - places[member].rows;
+  }
+  sums.resize(sums.size() + pads * row_bytes);
+  return sums;
+}
+
 Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Sharding sharding,
               bool of_slots) {
   const Place& place = places[slot];

@@ -58,6 +58,14 @@ Bytes exchanged(Messages messages, std::size_t rank);
 Bytes scattered(Type type, Op op, std::span<const Place> places, Messages messages, std::size_t rank,
                 std::size_t row_bytes);
 
+// Groups of `group_ranks` neighbours share rows. Messages have the rows of their rank's group: their sums go to all
+// ranks' slots; pads are zero.
+Bytes gathered_sums(Type type, std::span<const Place> places, std::size_t group_ranks, Messages messages,
+                    std::size_t row_bytes);
+// Messages have the rows of all ranks: the sums of those of the group of `rank`, and zeros for its slots' pads.
+Bytes scattered_sums(Type type, std::span<const Place> places, std::size_t group_ranks, Messages messages,
+                     std::size_t rank, std::size_t row_bytes);
+
 // Which rows of the tensor take_rows copies: a shard of slot `slot`. `of_slots`: it is the slot that is shared, of
 // which the rows are the first.
 Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Sharding sharding,

@@ -35,6 +35,7 @@
 #include "weft/c/columns.h"
 #include "weft/c/communicator.h"
 #include "weft/c/counts.h"
+#include "weft/c/crossings.h"
 #include "weft/c/error.h"
 #include "weft/c/fused.h"
 #include "weft/c/messages.h"

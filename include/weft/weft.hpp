@@ -5,6 +5,7 @@
 #include "weft/columns.hpp"
 #include "weft/communicator.hpp"
 #include "weft/counts.hpp"
+#include "weft/crossings.hpp"
 #include "weft/error.hpp"
 #include "weft/fused.hpp"
 #include "weft/messages.hpp"

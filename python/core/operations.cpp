@@ -185,18 +185,34 @@ GatheredPair gathered_pair(const Tensor& out, const Tensor& in) {
   return {{in.data, out.data, from.row_bytes, from.stride, to.stride}, from.rows, to.rows};
 }
 
-ReduceScatterVArgs reduce_scatter_v_args(const Tensor& out, const Tensor& in) {
+namespace {
+
+// Of a call that sums rows.
+template <class Args>
+Args ragged_sums_args(const Tensor& out, const Tensor& in) {
   const Rows to = ragged_rows_of("output", out), from = ragged_rows_of("input", in);
   check_same_rows(out, in, to, from);
   const std::size_t item = in.item();
-  return {.input = in.data,
-          .output = out.data,
-          .width = from.row_bytes / item,
-          .input_stride = from.stride / item,
-          .output_stride = to.stride / item,
-          .type = data_type_of("input", in),
-          .input_rows = from.rows,
-          .output_rows = to.rows};
+  Args args;
+  args.input = in.data;
+  args.output = out.data;
+  args.width = from.row_bytes / item;
+  args.input_stride = from.stride / item;
+  args.output_stride = to.stride / item;
+  args.type = data_type_of("input", in);
+  args.input_rows = from.rows;
+  args.output_rows = to.rows;
+  return args;
+}
+
+}  // namespace
+
+ReduceScatterVArgs reduce_scatter_v_args(const Tensor& out, const Tensor& in) {
+  return ragged_sums_args<ReduceScatterVArgs>(out, in);
+}
+
+CrossingArgs crossing_args(const Tensor& out, const Tensor& in) {
+  return ragged_sums_args<CrossingArgs>(out, in);
 }
 
 TakeRowsArgs take_rows_args(const Tensor& out, const Tensor& in) {

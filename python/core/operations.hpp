@@ -42,6 +42,7 @@ struct GatheredPair {
 };
 GatheredPair gathered_pair(const Tensor& out, const Tensor& in);
 ReduceScatterVArgs reduce_scatter_v_args(const Tensor& out, const Tensor& in);
+CrossingArgs crossing_args(const Tensor& out, const Tensor& in);
 TakeRowsArgs take_rows_args(const Tensor& out, const Tensor& in);
 GatheredCounts gathered_counts(std::size_t ranks, std::size_t columns, std::size_t group_ranks);
 AllGatherCountsArgs all_gather_counts_args(const Tensor& out, const Tensor& in, const GatheredCounts& places);

@@ -74,6 +74,18 @@ void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, 
   make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_v);
 }
 
+template <void run(const Group&, const CrossingArgs&)>
+void cross(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, std::size_t group_ranks,
+           nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    CrossingArgs args = crossing_args(tensors.output("output", output), tensors.input("input", input));
+    args.group_ranks = group_ranks;
+    args.counts = counts_of(counts, tensors);
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, run);
+}
+
 void take_rows(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, std::size_t slots,
                std::size_t slot, std::size_t shards, std::size_t shard, bool split_slots, nb::handle stream) {
   const auto build = [&](Tensors& tensors) {
@@ -180,6 +192,28 @@ output = this rank's slot of the reduction of all inputs, and zero in its pads, 
 
 input: [capacity for all slots, …], of all_reduce's types; output: [capacity for this rank's slot, …]. op: as in
 all_reduce.)doc")
+      .def("gather_sums", cross<weft::gather_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
+           nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
+           nb::arg("threads") = 0,
+           nb::sig("def gather_sums(self, output: object, input: object, counts: Counts, *, group_ranks: int, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+output = the sums of each group's rows, on every rank, in all ranks' slots; zero in the slots' pads.
+
+One kernel for reduce_scatter_v inside of each group and all_gather_v among all ranks, with the same bits (SGLang's
+dp_gather_partial). Groups are `group_ranks` neighbours (ParallelLayout.attn_tp). counts: of every rank's shard of its
+group's rows, as all_gather_counts makes them. input: [capacity for a group's rows, …]: this rank's part of the sums of
+its group's rows, shard behind shard; bf16, f16, f32 or i32. output: [capacity for all slots, …].)doc")
+      .def("scatter_sums", cross<weft::scatter_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
+           nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
+           nb::arg("threads") = 0,
+           nb::sig("def scatter_sums(self, output: object, input: object, counts: Counts, *, group_ranks: int, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+output = the sums of all ranks' rows of this rank's group, shard behind shard, and zero behind them for its slots' pads.
+
+The way back of gather_sums: one kernel for reduce_scatter_v among all ranks and all_gather_v inside of each group
+(SGLang's dp_reduce_scatter_tensor). input: [capacity for all slots, …]; output: [capacity for the group's slots, …].)doc")
       .def("take_rows", take_rows, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("slots"), nb::arg("slot"), nb::arg("shards") = 1, nb::arg("shard") = 0,
            nb::arg("split_slots") = false, nb::arg("stream") = nb::none(),

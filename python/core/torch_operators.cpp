@@ -207,6 +207,31 @@ void reduce_scatter_v(Stack& stack) {
       weft::reduce_scatter_v);
 }
 
+// gather_sums and scatter_sums(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding,
+//   int padding, int slot_rows, int group_ranks, int options) -> ()
+template <void run(const Group&, const CrossingArgs&)>
+void cross(Stack& stack) {
+  const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
+  const RaggedCounts counts{rows, stack.optional()};
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, out);
+        check_device(group, in);
+        CrossingArgs args = crossing_args(out, in);
+        const auto ranks = static_cast<std::size_t>(group.size());
+        args.counts = counts.taken(stack, group, ranks, ranks);
+        args.group_ranks = static_cast<std::size_t>(stack.integer());
+        set_options(args, stack);
+        return args;
+      },
+      run);
+}
+constexpr const char* kCrossing =
+    "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
+    "int slot_rows, int group_ranks, int options) -> ()";
+
 // take_rows(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding,
 //   int slot_rows, int slots, int slot, int shards, int shard, bool split_slots) -> ()
 void take_rows(Stack& stack) {
@@ -278,6 +303,8 @@ const Operator kOperators[] = {
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
      "int slot_rows, int options) -> ()",
      kernel<reduce_scatter_v>},
+    {"gather_sums", kCrossing, kernel<cross<weft::gather_sums>>},
+    {"scatter_sums", kCrossing, kernel<cross<weft::scatter_sums>>},
     {"take_rows",
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
      "int slot_rows, int of_slots, int slot, int shards, int shard, bool split_slots) -> ()",

@@ -3,6 +3,7 @@
 #include "comm/rejection_kernels.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "ops/columns/column_kernels.hpp"
+#include "ops/crossings/crossing_kernels.hpp"
 #include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -15,7 +16,8 @@ std::span<const std::span<const Kernel>> all_kernels() {
   static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),
                                    kernels_of<MoeFamily>(),       kernels_of<NormFamily>(),
                                    kernels_of<TakeFamily>(),      kernels_of<MessageFamily>(),
-                                   kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>()};
+                                   kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>(),
+                                   kernels_of<CrossingFamily>()};
   return families;
 }
 

@@ -108,6 +108,14 @@ struct Flow {
   WEFT_FN bool await_credit(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
     return await(team, word(layout().pipeline_credits, session->rank(), chunk, receiver), receiver, chunk);
   }
+  // For a rank that announces a chunk to itself.
+  template <Team T>
+  WEFT_FN bool await_own(T& team, std::uint64_t chunk) const {
+    const std::uint64_t* const at = word(layout().pipeline_signals, session->rank(), chunk, session->rank());
+    return wait(
+        team, *session, {.phase = 1}, [&] { return signal_reached(team.load_acquire(at), tag(chunk)); },
+        [] { return kNoPeer; });
+  }
   // Waits until the slot of `chunk` is free.
   template <Team T>
   WEFT_FN bool await_slot(T& team, std::uint32_t receiver, std::uint64_t chunk) const {

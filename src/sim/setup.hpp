@@ -46,6 +46,8 @@ enum class Moving : std::uint8_t {
   all_gather_v,      // of two tensors, or one
   reduce_scatter_v,  // into a slot with its pads
   all_gather_columns,
+  gather_sums,   // crossings, of rows as in ragged calls
+  scatter_sums,
   barrier,
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
   dispatch,
@@ -99,7 +101,7 @@ struct CallSetup {
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
   std::uint64_t columns = 0;              // all_gather_columns: of an output row; 0: all shards'
   bool changed = false;                   // … whose elements are doubled and widened
-  unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
+  unsigned group_ranks = 1;               // gather_counts: neighbours that share a count; crossings: their group
   bool split_slots = false;               // … or rather their slot
   std::vector<Letter> letters = {};       // messages: of all ranks; no two for one pair and direction
   Act act = Act::call;
@@ -219,6 +221,8 @@ std::vector<Setup> small_norm_setups();
 std::vector<Setup> large_norm_setups();
 std::vector<Setup> small_column_setups();
 std::vector<Setup> large_column_setups();
+std::vector<Setup> small_crossing_setups();
+std::vector<Setup> large_crossing_setups();
 std::vector<Setup> small_message_setups();
 std::vector<Setup> large_message_setups();
 std::vector<Setup> small_moe_setups();

@@ -38,6 +38,7 @@ static_assert(ends_with<weft_all_gather_counts_args>(offsetof(weft_all_gather_co
 static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, scale_group_stride), 8));
 static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, threads), 4));
 static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, reserved), 4));
+static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, threads), 4));
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));
 static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe_dense_tp), 4));
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
@@ -91,6 +92,7 @@ TEST(CStructs, OfUnknownSizesAreRefused) {
   expect_sizes(weft_fp8_output_init);
   expect_sizes(weft_all_reduce_rms_norm_args_init);
   expect_sizes(weft_all_gather_columns_args_init);
+  expect_sizes(weft_crossing_args_init);
   expect_sizes(weft_take_rows_args_init);
   expect_sizes(weft_parallel_layout_init);
   expect_sizes(weft_moe_exchange_args_init);

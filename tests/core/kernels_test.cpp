@@ -8,6 +8,7 @@
 #include "comm/rejection_kernels.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "ops/columns/column_kernels.hpp"
+#include "ops/crossings/crossing_kernels.hpp"
 #include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -147,6 +148,15 @@ TEST(Kernels, Messages) {
   Found found;
   found.add(detail::MessagesQuery{});
   EXPECT_EQ(found.count(), detail::kernels_of<detail::MessageFamily>().size());
+}
+
+TEST(Kernels, Crossings) {
+  Found found;
+  for (const bool aligned16 : {false, true}) {
+    for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32})
+      found.add(detail::CrossingQuery{.type = type, .aligned16 = aligned16});
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::CrossingFamily>().size());
 }
 
 TEST(Kernels, OfColumns) {

@@ -96,6 +96,22 @@ TEST(OracleMoves, MessagesHaveNoPads) {
   EXPECT_EQ(scattered(Type::i32, Op::sum, places, messages, 1, 4), bytes({22, 0, 0, 0, 0, 0, 0, 0}));
 }
 
+// Ranks 0 and 1 share three i32 rows, ranks 2 and 3 one; the slots of ranks 0 and 2 have a pad.
+TEST(OracleMoves, CrossingsSumAGroupsRowsOrAllRanks) {
+  const auto places = places_of(Numbers{1, 2, 1, 0}, Padding::aligned, 2);
+  const Bytes a = bytes({10, 0, 0, 0, 20, 0, 0, 0, 30, 0, 0, 0}), b = bytes({1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0});
+  const Bytes c = bytes({40, 0, 0, 0}), d = bytes({4, 0, 0, 0});
+  const std::vector<std::span<const std::byte>> groups{a, b, c, d};
+  EXPECT_EQ(gathered_sums(Type::i32, places, 2, groups, 4),
+            bytes({11, 0, 0, 0, 0, 0, 0, 0, 22, 0, 0, 0, 33, 0, 0, 0, 44, 0, 0, 0, 0, 0, 0, 0}));
+
+  const Bytes all = bytes({1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0});
+  const std::vector<std::span<const std::byte>> ranks{all, all, all, all};
+  EXPECT_EQ(scattered_sums(Type::i32, places, 2, ranks, 1, 4),
+            bytes({4, 0, 0, 0, 8, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(scattered_sums(Type::i32, places, 2, ranks, 2, 4), bytes({16, 0, 0, 0, 0, 0, 0, 0}));
+}
+
 Numbers taken(Padding padding, std::size_t slot_rows, std::size_t shards, std::size_t shard, Sharding sharding,
               bool of_slots) {
   const Rows rows = taken_of(places_of(Numbers{3, 5}, padding, slot_rows), 1, shards, shard, sharding, of_slots);

@@ -90,6 +90,22 @@ nb::bytes scattered(const std::string& type, const std::string& op, const std::v
                                      rank, row_bytes));
 }
 
+nb::bytes gathered_sums(const std::string& type, const std::vector<std::size_t>& rows, const std::string& padding,
+                        std::size_t slot_rows, std::size_t group_ranks, const std::vector<nb::bytes>& messages,
+                        std::size_t row_bytes) {
+  const std::vector<oracle::Bytes> all = all_bytes_of(messages);
+  return python_of(oracle::gathered_sums(type_of(type), places_of(rows, padding, slot_rows, {}), group_ranks,
+                                         views_of(all), row_bytes));
+}
+
+nb::bytes scattered_sums(const std::string& type, const std::vector<std::size_t>& rows, const std::string& padding,
+                         std::size_t slot_rows, std::size_t group_ranks, const std::vector<nb::bytes>& messages,
+                         std::size_t rank, std::size_t row_bytes) {
+  const std::vector<oracle::Bytes> all = all_bytes_of(messages);
+  return python_of(oracle::scattered_sums(type_of(type), places_of(rows, padding, slot_rows, {}), group_ranks,
+                                          views_of(all), rank, row_bytes));
+}
+
 nb::tuple taken(const std::vector<std::size_t>& rows, const std::string& padding, std::size_t slot_rows,
                 std::size_t slot, std::size_t shards, std::size_t shard, const std::string& sharding, bool of_slots) {
   const oracle::Rows part =
@@ -195,6 +211,8 @@ NB_MODULE(weft_oracle, module) {
   module.def("gathered", gathered);
   module.def("exchanged", exchanged);
   module.def("scattered", scattered);
+  module.def("gathered_sums", gathered_sums);
+  module.def("scattered_sums", scattered_sums);
   module.def("taken", taken);
   module.def("table_of_counts", table_of_counts);
   module.def("normed", normed);

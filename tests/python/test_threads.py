@@ -61,6 +61,12 @@ METHODS: dict[str, Callable[[weft.Group], object]] = {
     "broadcast": lambda world: world.broadcast(of_ones(1, 8), of_ones(1, 8), root=1),
     "all_gather_v": lambda world: world.all_gather_v(of_ones(2, 8), of_ones(1, 8), weft.Counts([1, 1])),
     "reduce_scatter_v": lambda world: world.reduce_scatter_v(of_ones(1, 8), of_ones(2, 8), weft.Counts([1, 1])),
+    "gather_sums": lambda world: world.gather_sums(
+        of_ones(2, 8), of_ones(2, 8), weft.Counts([1, 1]), group_ranks=2
+    ),
+    "scatter_sums": lambda world: world.scatter_sums(
+        of_ones(2, 8), of_ones(2, 8), weft.Counts([1, 1]), group_ranks=2
+    ),
     "all_gather_counts": lambda world: world.all_gather_counts(
         of_ones(weft.GatheredCounts(2).words, type=np.int32), of_ones(1, type=np.int32)
     ),

@@ -126,6 +126,19 @@ class Case:
         self.group.reduce_scatter_v(output, self.parts, weft.torch.Counts(self.rows), op="avg")
         return [output]
 
+    def gather_sums(self) -> list[torch.Tensor]:
+        """All ranks are one group, whose rows are those of all slots."""
+        output = torch.empty_like(self.parts)
+        counts = weft.torch.Counts(self.rows)
+        self.group.gather_sums(output, self.parts, counts, group_ranks=self.group.size)
+        return [output]
+
+    def scatter_sums(self) -> list[torch.Tensor]:
+        output = torch.empty_like(self.parts)
+        counts = weft.torch.Counts(self.rows)
+        self.group.scatter_sums(output, self.parts, counts, group_ranks=self.group.size, tag=3)
+        return [output]
+
     def take_rows(self) -> list[torch.Tensor]:
         output = self.x.new_empty((4, 16))
         slots = self.group.size
@@ -194,6 +207,8 @@ NAMES = [
     "norm",
     "all_gather_v",
     "reduce_scatter_v",
+    "gather_sums",
+    "scatter_sums",
     "take_rows",
     "all_gather_counts",
     "dispatch_and_combine",

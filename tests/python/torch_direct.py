@@ -23,6 +23,8 @@ def test_gradients_are_refused_for_any_tensor() -> None:
             lambda: group.all_reduce_rms_norm(None, x, x, torch.ones(8), tracked),
             lambda: group.all_gather_v([x, x], [x, tracked], counts),
             lambda: group.reduce_scatter_v(x, tracked, counts),
+            lambda: group.gather_sums(x, tracked, counts, group_ranks=1),
+            lambda: group.scatter_sums(x, tracked, counts, group_ranks=1),
             lambda: group.gather(x, tracked),
             lambda: group.scatter(x, tracked),
             lambda: group.send_receive([(tracked, 0)], [(x, 0)]),

@@ -69,6 +69,10 @@ def through_core(case: Case, name: str) -> list[bytes]:
         y = np.empty((2 + case.rank, 16), np.float32)
         core.reduce_scatter_v(y, case.parts, weft.Counts(rows), op="avg")
         return [y.tobytes()]
+    if name in ("gather_sums", "scatter_sums"):
+        y = np.empty((case.end, 16), np.float32)
+        getattr(core, name)(y, case.parts, weft.Counts(rows), group_ranks=ranks)
+        return [y.tobytes()]
     if name == "take_rows":
         y = np.empty((4, 16), np.float32)
         core.take_rows(y, case.everything, weft.Counts(rows), slots=ranks, slot=ranks - 1)

@@ -88,7 +88,9 @@ LayerRank::LayerRank(const Layer& layer, const LayerGroups& groups, LayerSpace& 
       own_shard_(make<float>(shard_rows() * layer.width)),
       reduced_(make<float>(kGroupTokens * layer.width)),
       own_sums_(make<float>(shard_rows() * layer.width)),
-      shared_(make<float>(kGroupTokens * layer.width)) {}
+      shared_(make<float>(kGroupTokens * layer.width)),
+      crossed_(make<float>(all_rows() * layer.width)),
+      returned_(make<float>(kGroupTokens * layer.width)) {}
 
 // The length of each group's slot.
 std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>& batch) const {
@@ -119,7 +121,8 @@ void LayerRank::fill(const std::vector<std::int32_t>& batch) {
     write(shard_lengths_, shard_counts(layer_.layout, lengths, layer_.sharding));
   }
   for (const auto* tensor :
-       {&shard_, &all_, &sums_, &slot_, &result_, &own_, &own_shard_, &reduced_, &own_sums_, &shared_})
+       {&shard_, &all_, &sums_, &slot_, &result_, &own_, &own_shard_, &reduced_, &own_sums_, &shared_, &crossed_,
+        &returned_})
     write(*tensor, std::vector<float>(tensor->size, kGarbage));
   std::vector<float> partial(partial_.size, kGarbage);
   for (std::size_t token = 0; token < static_cast<std::size_t>(batch[group_]); ++token) {
@@ -178,6 +181,20 @@ void LayerRank::collect(const Group& group, const Tensor<float>& input, const Te
                        .launch = space_.launch()});
 }
 
+void LayerRank::cross(void (*call)(const Group&, const CrossingArgs&), const Tensor<float>& input,
+                      std::size_t input_rows, const Tensor<float>& output, std::size_t output_rows) const {
+  call(groups_.world, {.input = input.data(),
+                       .output = output.data(),
+                       .width = layer_.width,
+                       .type = DataType::f32,
+                       .group_ranks = attn_tp(),
+                       .counts = of_shards(0),
+                       .input_rows = input_rows,
+                       .output_rows = output_rows,
+                       .stream = space_.stream(),
+                       .launch = space_.launch()});
+}
+
 void LayerRank::take_rows(const Tensor<float>& output, std::size_t rows, std::size_t shards, std::size_t shard) const {
   Counts counts = of_groups();
   counts.sharding = layer_.sharding;
@@ -207,6 +224,7 @@ void LayerRank::gather() const {
                                       .stream = space_.stream()});
   scatter(groups_.attention, partial_, kGroupTokens, shard_, in_group());
   collect(groups_.world, shard_, all_, all_rows(), of_shards(0));
+  cross(gather_sums, partial_, kGroupTokens, crossed_, all_rows());
 }
 
 void LayerRank::take() const {
@@ -237,6 +255,7 @@ void LayerRank::feed_forward() {
 void LayerRank::combine() const {
   scatter(groups_.world, sums_, all_rows(), slot_, of_shards(0));
   collect(groups_.attention, slot_, result_, kGroupTokens, in_group());
+  cross(scatter_sums, sums_, all_rows(), returned_, kGroupTokens);
 }
 
 // The sum over the ranks of the group; zero behind its last token.
@@ -299,8 +318,11 @@ void LayerRank::check() const {
   check_rows("the shard", own_shard, 0, mine.size(), group_, mine.begin, 1);
   for (std::size_t i = mine.size() * layer_.width; i < own_shard.size(); ++i) ensure(own_shard[i] == 0, "not cleared");
 
+  ensure(read(crossed_) == all, "gather_sums differs from the two calls that it replaces");
   const auto ranks = static_cast<float>(layer_.layout.tp);
-  check_rows("the result", read(result_), 0, slots_[group_].size(), group_, 0, ranks * (ranks + 1) / 2);
+  const std::vector<float> result = read(result_);
+  check_rows("the result", result, 0, slots_[group_].size(), group_, 0, ranks * (ranks + 1) / 2);
+  ensure(read(returned_) == result, "scatter_sums differs from the two calls that it replaces");
 }
 
 }  // namespace weft::test

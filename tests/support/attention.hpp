@@ -11,6 +11,7 @@
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
 #include "weft/counts.hpp"
+#include "weft/crossings.hpp"
 #include "weft/parallel.hpp"
 
 namespace weft::test {
@@ -67,12 +68,12 @@ class LayerRank {
   // Steps, which may be recorded.
   //
   // Ranks exchange their numbers of tokens. A group's partial sums become shards, and the shards become all tokens on
-  // every rank. If slots have lengths of their own, the batch gives them.
+  // every rank; then both at once, in one crossing. If slots have lengths of their own, the batch gives them.
   void gather() const;
   // Takes the group's tokens and this rank's shard out of all tokens. Makes the group's tokens again by an all-reduce,
   // and by counts to shards and back.
   void take() const;
-  // All ranks' partial sums of all tokens become shards, and the shards become the group's tokens.
+  // All ranks' partial sums of all tokens become shards, and the shards become the group's tokens; then both at once.
   void combine() const;
 
   // Between gather() and combine(): gives every rank partial sums of all tokens, and padding that must not leak.
@@ -116,6 +117,8 @@ class LayerRank {
                const Counts& counts) const;
   void collect(const Group& group, const Tensor<float>& input, const Tensor<float>& output, std::size_t output_rows,
                const Counts& counts) const;
+  void cross(void (*call)(const Group&, const CrossingArgs&), const Tensor<float>& input, std::size_t input_rows,
+             const Tensor<float>& output, std::size_t output_rows) const;
   void take_rows(const Tensor<float>& output, std::size_t rows, std::size_t shards, std::size_t shard) const;
 
   float wanted(std::size_t group, std::size_t token, std::size_t column) const;
@@ -133,7 +136,7 @@ class LayerRank {
   std::vector<RowRange> slots_;
   Tensor<std::int32_t> tokens_, known_;                           // exchanged counts
   Tensor<std::int32_t> rows_, lengths_, shards_, shard_lengths_;  // given by the batch: of groups, of ranks
-  Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_, own_sums_, shared_;
+  Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_, own_sums_, shared_, crossed_, returned_;
 };
 
 // A layer for every batch, each step recorded once (by a side of support/move_recordings.hpp) and made eagerly in

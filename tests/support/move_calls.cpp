@@ -5,6 +5,7 @@
 #include "support/letters.hpp"
 #include "support/moves.hpp"
 #include "support/world.hpp"
+#include "weft/crossings.hpp"
 #include "weft/messages.hpp"
 
 namespace weft::test {
@@ -153,6 +154,30 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
                              .stream = stream,
                              .tag = move.tag,
                              .launch = move.launch});
+    case Kind::gather_sums:
+    case Kind::scatter_sums: {
+      const std::size_t first = static_cast<std::size_t>(group.rank() / move.group_ranks * move.group_ranks);
+      std::size_t rows = 0, slots = 0;
+      for (std::size_t rank = first; rank < first + static_cast<std::size_t>(move.group_ranks); ++rank) {
+        rows += prepared.places[rank].rows;
+        slots += prepared.places[rank].slot;
+      }
+      const std::size_t whole = last.begin + last.slot;
+      const bool to_all = move.kind == Kind::gather_sums;
+      return (to_all ? gather_sums : scatter_sums)(group, {.input = input(0),
+                                                           .output = output(0),
+                                                           .width = move.widths[0],
+                                                           .input_stride = move.widths[0] + move.input_gap,
+                                                           .output_stride = move.widths[0] + move.output_gap,
+                                                           .type = move.type,
+                                                           .group_ranks = static_cast<std::size_t>(move.group_ranks),
+                                                           .counts = counts,
+                                                           .input_rows = (to_all ? rows : whole) + move.spare_rows,
+                                                           .output_rows = (to_all ? whole : slots) + move.spare_rows,
+                                                           .stream = stream,
+                                                           .tag = move.tag,
+                                                           .launch = move.launch});
+    }
     case Kind::messages:
       return;
   }

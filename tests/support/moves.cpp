@@ -11,7 +11,7 @@ namespace weft::test {
 namespace {
 
 bool ragged(Kind kind) {
-  return kind == Kind::all_gather_v || kind == Kind::reduce_scatter_v;
+  return kind == Kind::all_gather_v || kind == Kind::reduce_scatter_v || crosses(kind);
 }
 
 // The data of `rank` for all ranks together, as a message without gaps. `tensor`: distinguishes tensors of one call.
@@ -56,6 +56,15 @@ class Builder {
 
  private:
   const Place& mine() const { return places_[static_cast<std::size_t>(rank_)]; }
+  std::size_t group_ranks() const { return static_cast<std::size_t>(move_.group_ranks); }
+  std::span<const Place> group_of(int rank) const {
+    return std::span(places_).subspan(static_cast<std::size_t>(rank) / group_ranks() * group_ranks(), group_ranks());
+  }
+  static std::size_t rows_in(std::span<const Place> places) {
+    std::size_t rows = 0;
+    for (const Place& place : places) rows += place.rows;
+    return rows;
+  }
   bool is_root() const { return rank_ == move_.root; }
   std::size_t gap(std::size_t elements) const { return move_.gap(elements, tensor_); }
   std::size_t shift(std::size_t elements) const { return move_.apart(elements, tensor_); }
@@ -90,7 +99,10 @@ class Builder {
       case Kind::all_gather_v:
         return mine().rows + move_.spare_rows;
       case Kind::reduce_scatter_v:
+      case Kind::scatter_sums:
         return whole_rows_ + move_.spare_rows;
+      case Kind::gather_sums:
+        return rows_in(group_of(rank_)) + move_.spare_rows;
       case Kind::messages:
         break;
     }
@@ -110,9 +122,12 @@ class Builder {
       case Kind::gather:
         return is_root() ? move_.rows * static_cast<std::size_t>(ranks_) : 0;
       case Kind::all_gather_v:
+      case Kind::gather_sums:
         return whole_rows_ + move_.spare_rows;
       case Kind::reduce_scatter_v:
         return mine().slot + move_.spare_rows;
+      case Kind::scatter_sums:
+        return oracle::rows_of(group_of(rank_)) - group_of(rank_)[0].begin + move_.spare_rows;
       case Kind::messages:
         break;
     }
@@ -153,16 +168,16 @@ class Builder {
         return data_of(move_, rank, tensor, move_.rows);
       case Kind::all_gather_v:
         return data_of(move_, rank, tensor, place.rows);
-      default: {
-        std::size_t rows = 0;
-        for (const Place& p : places_) rows += p.rows;
-        return data_of(move_, rank, tensor, rows);
-      }
+      case Kind::gather_sums:
+        return data_of(move_, rank, tensor, rows_in(group_of(rank)));
+      default:
+        return data_of(move_, rank, tensor, rows_in(places_));
     }
   }
   void put_input(Memory& memory, std::size_t first, const Bytes& data) const {
     if ((move_.kind == Kind::broadcast || move_.kind == Kind::scatter) && !is_root()) return;
-    if (move_.kind != Kind::reduce_scatter_v) return put_rows(memory.before, memory.begin, input_shape(), first, data);
+    if (move_.kind != Kind::reduce_scatter_v && move_.kind != Kind::scatter_sums)
+      return put_rows(memory.before, memory.begin, input_shape(), first, data);
     std::size_t row = 0;
     for (const Place& p : places_) {
       put_rows(memory.before, memory.begin, input_shape(), p.begin,
@@ -188,8 +203,12 @@ class Builder {
     const auto self = static_cast<std::size_t>(rank_);
     if (move_.kind == Kind::all_to_all) return oracle::exchanged(messages, self);
     if (move_.kind == Kind::reduce) return oracle::reduce(move_.type, move_.op, data);
+    if (move_.kind == Kind::gather_sums && move_.group_ranks > 1)
+      return oracle::gathered_sums(move_.type, places_, group_ranks(), messages, row_bytes_);
+    if (move_.kind == Kind::scatter_sums)
+      return oracle::scattered_sums(move_.type, places_, group_ranks(), messages, self, row_bytes_);
     if (move_.kind == Kind::scatter) return part_of(data[static_cast<std::size_t>(move_.root)], self);
-    if (reduces(move_.kind)) return oracle::scattered(move_.type, move_.op, places_, messages, self, row_bytes_);
+    if (reduces(move_.kind) && move_.kind != Kind::gather_sums) return oracle::scattered(move_.type, move_.op, places_, messages, self, row_bytes_);
     return oracle::gathered(places_, messages, row_bytes_);
   }
 
@@ -203,15 +222,16 @@ class Builder {
 
 std::string describe(const Move& move) {
   if (move.kind == Kind::messages) return describe_letters(move);
-  constexpr const char* kinds[] = {"all_gather",       "all_to_all", "broadcast", "reduce_scatter", "all_gather_v",
-                                   "reduce_scatter_v", "reduce",     "gather",    "scatter"};
+  constexpr const char* kinds[] = {"all_gather",   "all_to_all",       "broadcast", "reduce_scatter",
+                                   "all_gather_v", "reduce_scatter_v", "reduce",    "gather",
+                                   "scatter",      "gather_sums",      "scatter_sums"};
   return fmt::format(
-      "{} {} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{}{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
-      "launch {}×{}",
+      "{} {} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{} in groups of {}{}, gaps {} {}, shifts {} {}, root {}, "
+      "seed {}, launch {}×{}",
       kinds[static_cast<int>(move.kind)], name(move.op), move.rows, name(move.type),
       move.unit == 0 ? "" : fmt::format(" in units of {}", move.unit), fmt::join(move.widths, ", "),
       fmt::join(move.counts, " "), name(move.sharding), name(move.padding), move.slot_rows, fmt::join(move.slots, " "),
-      move.counts_at == CountsAt::device ? "" : ", on the host", move.in_place ? ", in place" : "", move.input_gap,
+      move.counts_at == CountsAt::device ? "" : ", on the host", move.group_ranks, move.in_place ? ", in place" : "", move.input_gap,
       move.output_gap, move.input_shift, move.output_shift, move.root, move.seed, move.launch.blocks,
       move.launch.threads);
 }

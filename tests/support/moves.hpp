@@ -26,10 +26,15 @@ enum class Kind {
   reduce,
   gather,
   scatter,
+  gather_sums,
+  scatter_sums,
   messages
 };
+constexpr bool crosses(Kind kind) {
+  return kind == Kind::gather_sums || kind == Kind::scatter_sums;
+}
 constexpr bool reduces(Kind kind) {
-  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v || kind == Kind::reduce;
+  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v || kind == Kind::reduce || crosses(kind);
 }
 // The others take their rows side by side.
 constexpr bool has_strides(Kind kind) {
@@ -73,6 +78,7 @@ struct Move {
   std::vector<std::int32_t> slots = {};  // of each rank, if slots are given
   std::size_t spare_rows = 0;
   CountsAt counts_at = CountsAt::device;
+  int group_ranks = 1;  // of crossings, which have no `sharding`
   // For messages: a rank sends and receives those that are its own, in one call or each in its own. Ranks may order
   // letters of different pairs and directions as they like. A rank without letters makes no call.
   std::vector<Letter> letters = {};

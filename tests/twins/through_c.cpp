@@ -38,6 +38,21 @@ void fill_rooted(C& c, const Cpp& args) {
   fill_launch(c, args);
 }
 
+void cross(weft_code (*run)(const weft_group*, const weft_crossing_args*), const Group& group,
+           const CrossingArgs& args) {
+  const weft_counts counts = c_of(args.counts);
+  weft_crossing_args c = init(weft_crossing_args_init);
+  fill_rows(c, args);
+  c.width = args.width;
+  c.group_ranks = args.group_ranks;
+  c.counts = &counts;
+  c.input_rows = args.input_rows;
+  c.output_rows = args.output_rows;
+  c.type = number(args.type);
+  fill_launch(c, args);
+  call_c(run, handle(group), &c);
+}
+
 }  // namespace
 }  // namespace weft::test
 
@@ -275,6 +290,18 @@ void __wrap__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgs
   c.soft_cap = args.soft_cap;
   fill_launch(c, args);
   call_c(weft_all_gather_columns, handle(group), &c);
+}
+
+void __real__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group&, const CrossingArgs&);
+void __wrap__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group& group, const CrossingArgs& args) {
+  if (in_c) return __real__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(group, args);
+  cross(weft_gather_sums, group, args);
+}
+
+void __real__ZN4weft12scatter_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group&, const CrossingArgs&);
+void __wrap__ZN4weft12scatter_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group& group, const CrossingArgs& args) {
+  if (in_c) return __real__ZN4weft12scatter_sumsERKNS_5GroupERKNS_12CrossingArgsE(group, args);
+  cross(weft_scatter_sums, group, args);
 }
 
 void __real__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(const Group&, const TakeRowsArgs&);

@@ -47,6 +47,8 @@ def _define() -> None:
         "all_reduce_rms_norm",
         "all_gather_v",
         "reduce_scatter_v",
+        "gather_sums",
+        "scatter_sums",
         "take_rows",
         "all_gather_counts",
         "send",

@@ -346,6 +346,38 @@ class Group:
         options = _reduction_options(op, "automatic", tag, blocks, threads)
         operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, options)
 
+    def gather_sums(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        counts: Counts,
+        *,
+        group_ranks: int,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = the sums of each group's rows, on every rank, in all ranks' slots. Neighbours share rows."""
+        rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
+        options = operators.options(tag, blocks, threads)
+        operators.call(operators.ops.gather_sums.default, output, input, *rules, group_ranks, options)
+
+    def scatter_sums(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        counts: Counts,
+        *,
+        group_ranks: int,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = the sums of all ranks' rows of this rank's group. Neighbours share rows."""
+        rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
+        options = operators.options(tag, blocks, threads)
+        operators.call(operators.ops.scatter_sums.default, output, input, *rules, group_ranks, options)
+
     def take_rows(
         self,
         output: torch.Tensor,

@@ -4,15 +4,10 @@
 #include <cstring>
 
 #include "ops/moves/sim_move_kernels.hpp"
+#include "ops/moves/sim_slots.hpp"
 #include "sim/all_reduce.hpp"
 
 namespace weft::sim {
-namespace {
-
-// The places of each rank's rows in a ragged call.
-struct Slots {
-  std::vector<std::uint64_t> rows, slots, begins;  // by rank; `begins` has one more
-};
 
 Slots slots_of(const CallSetup& spec, std::size_t ranks) {
   Slots s;
@@ -36,6 +31,8 @@ Slots slots_of(const CallSetup& spec, std::size_t ranks) {
   }
   return s;
 }
+
+namespace {
 
 // One tensor of a call in memory: input, guard, output, guard. Numbers are elements.
 struct Layout {

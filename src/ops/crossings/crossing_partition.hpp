@@ -1,0 +1,76 @@
+// Rows that cross between attention groups and all ranks: neighbours in groups share the tokens of their group.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/moves/row_partition.hpp"
+
+namespace weft::detail {
+
+// Ranks first … first + size − 1.
+struct Circle {
+  std::uint32_t first, size;
+
+  WEFT_FN std::uint32_t end() const { return first + size; }
+  // Turn 0 is this rank's own, which must be one of them.
+  WEFT_FN std::uint32_t rank_in_turn(std::uint32_t self, std::uint32_t turn) const {
+    return first + rank_after(self - first, turn, size);
+  }
+};
+
+// Every rank owns a shard of its group's rows, and sums it. Partial sums come to it from a first circle of ranks, and
+// sums go to a second one. In a gather the circles are the group and all ranks. In a scatter it is the other way round.
+// So one kernel makes both.
+//
+// One side of a crossing has all ranks' slots, as Counts place them. The other one has the rows of one group, shard
+// behind shard, without pads between them.
+struct CrossingPartition {
+  CountedPartition shards;    // of all ranks; its own_rows are not used
+  std::uint32_t group_ranks;  // neighbours that share the rows of a group: two or more
+  bool gathers;
+  std::uint64_t own_rows;  // room of the tensor with one group's rows
+
+  using Prefetched = CountedPartition::Prefetched;
+  template <Team T>
+  WEFT_FN Prefetched prefetch(T& team) const {
+    return shards.prefetch(team);
+  }
+  // As CountedPartition::prepare.
+  template <Team T, class Note>
+  WEFT_FN bool prepare(T& team, const Call& call, const Prefetched& prefetched, Note note) const {
+    return shards.prepare(team, call, prefetched, note) && own_length(shards.table(team), call.rank) <= own_rows;
+  }
+  template <Team T>
+  WEFT_FN CountedTable<T> table(T& team) const {
+    return shards.table(team);
+  }
+
+  WEFT_FN Circle group_of(std::uint32_t rank) const { return {rank - rank % group_ranks, group_ranks}; }
+  WEFT_FN Circle summing(std::uint32_t rank) const { return gathers ? group_of(rank) : Circle{0, shards.ranks}; }
+  WEFT_FN Circle sharing(std::uint32_t rank) const { return gathers ? Circle{0, shards.ranks} : group_of(rank); }
+
+  // The row of the input at which the owner's shard begins, and that of the output.
+  template <class Table>
+  WEFT_FN std::uint64_t input_row(const Table& table, std::uint32_t owner) const {
+    return gathers ? row_in_group(table, owner) : table.offset_of(owner);
+  }
+  template <class Table>
+  WEFT_FN std::uint64_t output_row(const Table& table, std::uint32_t owner) const {
+    return gathers ? table.offset_of(owner) : row_in_group(table, owner);
+  }
+  template <class Table>
+  WEFT_FN std::uint64_t row_in_group(const Table& table, std::uint32_t owner) const {
+    std::uint64_t row = 0;
+    for (std::uint32_t rank = group_of(owner).first; rank < owner; ++rank) row += table.rows_of(rank);
+    return row;
+  }
+  // Rows of the tensor with one group's rows. A scatter's output has the pads of all of the group's slots, at its end.
+  template <class Table>
+  WEFT_FN std::uint64_t own_length(const Table& table, std::uint32_t rank) const {
+    const Circle group = group_of(rank);
+    if (gathers) return row_in_group(table, group.end() - 1) + table.rows_of(group.end() - 1);
+    return table.offset_of(group.end()) - table.offset_of(group.first);
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,38 @@
+// Arguments of a crossing's kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "numeric/rows.hpp"
+#include "ops/crossings/crossing_partition.hpp"
+
+namespace weft::detail {
+
+struct CrossingWork {
+  CrossingPartition partition;
+  std::uint64_t slot_packs;  // of the wire: longer shards flow
+  const void* input;
+  void* output;
+  std::uint64_t row_bytes, input_stride, output_stride;
+
+  // Packs of payload.
+  WEFT_FN std::uint64_t units(std::uint64_t rows) const { return (rows * row_bytes + sizeof(Pack) - 1) / sizeof(Pack); }
+  // The shard of `owner`: this rank's part of its sum, and the place of the sum.
+  template <bool aligned16, class Table>
+  WEFT_FN Rows<aligned16> part_of(const Table& table, std::uint32_t owner) const {
+    const auto* const from = static_cast<const std::byte*>(input);
+    return {from + partition.input_row(table, owner) * input_stride, table.rows_of(owner), row_bytes, input_stride};
+  }
+  template <bool aligned16, class Table>
+  WEFT_FN Rows<aligned16> place_of(const Table& table, std::uint32_t owner) const {
+    auto* const to = static_cast<std::byte*>(output);
+    return {to + partition.output_row(table, owner) * output_stride, table.rows_of(owner), row_bytes, output_stride};
+  }
+  template <bool aligned16>
+  WEFT_FN Rows<aligned16> pads(std::uint64_t first, std::uint64_t end) const {
+    return {static_cast<std::byte*>(output) + first * output_stride, end - first, row_bytes, output_stride};
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,17 @@
+// Crossings that have caused trouble elsewhere, the same for CPU ranks and GPU ranks.
+#pragma once
+
+#include <vector>
+
+#include "support/moves.hpp"
+
+namespace weft::test {
+
+// Groups of every size, counts of every shape in every kind of slot, every type, rows of any width, at any distance and
+// at any address.
+std::vector<Move> crossings_of_every_shape(int ranks);
+
+// Rows that take many rounds of small slots.
+std::vector<Move> long_crossings(int ranks, std::int32_t rows);
+
+}  // namespace weft::test

@@ -22,6 +22,7 @@ constexpr const char* kExamples = R"(Examples:
   weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
   weft bench all-reduce --rows 32,64,128 --json result.json
   weft bench gather --tp 8 --dp 4 --tokens 1,64  data-parallel attention
+  weft bench dp-attention --tp 4 --dp 2          tokens between attention groups and all ranks
   weft bench logits --tokens 1,64,256            a vocabulary's logits from all its ranks
   weft bench norm --hidden 7168                  all-reduce with residual and norm
   weft bench moe --tokens 1,128                  experts on different ranks
@@ -69,6 +70,18 @@ Examples:
   weft bench gather --row-bytes 7392 --tokens 128  rows of fp8 with their scales
   weft bench gather --method graph --tokens 64     only on GPUs
   weft bench gather --json gather.json --csv gather.csv)";
+
+constexpr const char* kCrossingExamples =
+    R"(Each attention group has --tokens rows, and each of its tp / dp ranks has partial sums of them.
+gather_sums puts the sums of all groups on every rank. scatter_sums takes partial sums of all rows
+from all ranks, and gives each group its rows. Each is one kernel. Beside it are the two calls that
+it replaces, Weft's and a peer's. Every result is compared with a reference.
+
+Examples:
+  weft bench dp-attention --model deepseek-v3 --tp 8 --dp 4 --tokens 1,8,64,512
+  weft bench dp-attention --tp 4 --dp 2 --load busy --tokens 64  the first group has most tokens
+  weft bench dp-attention --device cpu --tp 4 --dp 2 --hidden 512 --tokens 1,16
+  weft bench dp-attention --tokens 64 --json crossings.json --csv crossings.csv)";
 
 constexpr const char* kLogitsExamples =
     R"(Each rank has its columns of every row, and all ranks get whole rows: one kernel of Weft's. Peers
@@ -215,6 +228,9 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* gather = bench->add_subcommand("gather", "Gathers and scatters of data-parallel attention, equal and ragged");
   gather->footer(kGatherExamples);
   const Command run_gather = add_bench_gather(*gather, arguments);
+  auto* crossings = bench->add_subcommand("dp-attention", "Crossings between attention groups and all ranks");
+  crossings->footer(kCrossingExamples);
+  const Command run_crossings = add_bench_dp_attention(*crossings, arguments);
   auto* logits = bench->add_subcommand("logits", "Gather of a vocabulary's logits, whose columns ranks share");
   logits->footer(kLogitsExamples);
   const Command run_logits = add_bench_logits(*logits, arguments);
@@ -254,6 +270,7 @@ int run_program(const std::vector<std::string>& arguments) {
   const auto run = [&] {
     if (all_reduce->parsed()) return run_all_reduce();
     if (gather->parsed()) return run_gather();
+    if (crossings->parsed()) return run_crossings();
     if (logits->parsed()) return run_logits();
     if (norm->parsed()) return run_norm();
     if (moe->parsed()) return run_moe();

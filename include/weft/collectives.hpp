@@ -198,6 +198,11 @@ struct AllGatherVArgs {
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   Launch launch = {};
+  // Neighbours that have the same rows, as ranks of an attention group do (ParallelLayout::attn_tp()); a divisor of the
+  // group's size, the same on every rank. If it is not 1, an input has the rows of all of them, shard behind shard, and
+  // a rank sends its own shard: SGLang's dp_gather_replicate, without its sum and with inputs unchanged. Counts are of
+  // shards then, without a `sharding`, `input_rows` must have room for a group's rows, and nothing is in place.
+  std::size_t group_ranks = 1;
 };
 // With n_r rows in rank r, and its slot beginning at row O_r: output[O_r + i] = input_r[i] for i < n_r, and zero in the
 // slot's pads. Rows behind the last slot are not touched.

@@ -42,8 +42,8 @@ std::vector<nb::object> several(nb::handle given) {
   return tensors;
 }
 
-void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, nb::handle stream,
-                  std::uint32_t tag, int blocks, int threads) {
+void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
+                  std::size_t group_ranks, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   std::vector<GatheredTensor> gathered;
   const auto build = [&](Tensors& tensors) {
     const std::vector<nb::object> outputs = several(output), inputs = several(input);
@@ -58,6 +58,7 @@ void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, cons
     }
     args.tensors = gathered;
     args.counts = counts_of(counts, tensors);
+    args.group_ranks = group_ranks;
     return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_v);
@@ -173,15 +174,17 @@ any [columns] · every [columns] · all [ranks, columns]; `words` of them togeth
 
   group
       .def("all_gather_v", all_gather_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::sig("def all_gather_v(self, output: object, input: object, counts: Counts, *, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           nb::arg("group_ranks") = 1, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
+           nb::arg("threads") = 0,
+           nb::sig("def all_gather_v(self, output: object, input: object, counts: Counts, *, group_ranks: int = 1, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
 output = the rows of all ranks, each in its slot, and zero in the slots' pads.
 
 input: [capacity, …], of which the first counts.rows[rank] rows are sent; output: [capacity for all slots, …]. Or lists
 of 1 to 8 such tensors: hidden state, scales, ids. Rows of one dimension are single elements. Counts that do not fit end
-the call with Errc.capacity.)doc")
+the call with Errc.capacity. group_ranks: if so many neighbours have the same rows, an input has the rows of all of them,
+shard behind shard, and a rank sends its own shard (SGLang's dp_gather_replicate).)doc")
       .def("reduce_scatter_v", reduce_scatter_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
            nb::arg("threads") = 0,
@@ -192,9 +195,9 @@ output = this rank's slot of the reduction of all inputs, and zero in its pads, 
 
 input: [capacity for all slots, …], of all_reduce's types; output: [capacity for this rank's slot, …]. op: as in
 all_reduce.)doc")
-      .def("gather_sums", cross<weft::gather_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
-           nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
+      .def("gather_sums", cross<weft::gather_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"),
+           nb::kw_only(), nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def gather_sums(self, output: object, input: object, counts: Counts, *, group_ranks: int, "
                    "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
@@ -204,9 +207,9 @@ One kernel for reduce_scatter_v inside of each group and all_gather_v among all 
 dp_gather_partial). Groups are `group_ranks` neighbours (ParallelLayout.attn_tp). counts: of every rank's shard of its
 group's rows, as all_gather_counts makes them. input: [capacity for a group's rows, …]: this rank's part of the sums of
 its group's rows, shard behind shard; bf16, f16, f32 or i32. output: [capacity for all slots, …].)doc")
-      .def("scatter_sums", cross<weft::scatter_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
-           nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
+      .def("scatter_sums", cross<weft::scatter_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"),
+           nb::kw_only(), nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def scatter_sums(self, output: object, input: object, counts: Counts, *, group_ranks: int, "
                    "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(

@@ -158,7 +158,7 @@ struct RaggedCounts {
 };
 
 // all_gather_v(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding,
-//   int padding, int slot_rows, int options) -> ()
+//   int padding, int slot_rows, int group_ranks, int options) -> ()
 void all_gather_v(Stack& stack) {
   const std::vector<Tensor> outputs = stack.tensors(), inputs = stack.tensors();
   const Tensor rows = stack.tensor();
@@ -182,6 +182,7 @@ void all_gather_v(Stack& stack) {
         args.tensors = gathered;
         const auto ranks = static_cast<std::size_t>(group.size());
         args.counts = counts.taken(stack, group, ranks, ranks);
+        args.group_ranks = static_cast<std::size_t>(stack.integer());
         set_options(args, stack);
         return args;
       },
@@ -297,7 +298,7 @@ const Operator kOperators[] = {
      kernel<norm>},
     {"all_gather_v",
      "(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
-     "int slot_rows, int options) -> ()",
+     "int slot_rows, int group_ranks, int options) -> ()",
      kernel<all_gather_v>},
     {"reduce_scatter_v",
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "

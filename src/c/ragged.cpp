@@ -29,6 +29,7 @@ struct Mirror<weft_all_gather_v_args> {
     copy(c.input_rows, cpp.input_rows);
     copy(c.output_rows, cpp.output_rows);
     launch_fields(c, cpp, copy);
+    copy(c.group_ranks, cpp.group_ranks);
   }
 };
 

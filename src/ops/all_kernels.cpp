@@ -13,11 +13,10 @@
 namespace weft::detail {
 
 std::span<const std::span<const Kernel>> all_kernels() {
-  static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),
-                                   kernels_of<MoeFamily>(),       kernels_of<NormFamily>(),
-                                   kernels_of<TakeFamily>(),      kernels_of<MessageFamily>(),
-                                   kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>(),
-                                   kernels_of<CrossingFamily>()};
+  static const std::array families{
+      kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),   kernels_of<MoeFamily>(),
+      kernels_of<NormFamily>(),      kernels_of<TakeFamily>(),   kernels_of<MessageFamily>(),
+      kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>(), kernels_of<CrossingFamily>()};
   return families;
 }
 

@@ -46,7 +46,7 @@ enum class Moving : std::uint8_t {
   all_gather_v,      // of two tensors, or one
   reduce_scatter_v,  // into a slot with its pads
   all_gather_columns,
-  gather_sums,   // crossings, of rows as in ragged calls
+  gather_sums,  // crossings, of rows as in ragged calls
   scatter_sums,
   barrier,
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
@@ -101,8 +101,9 @@ struct CallSetup {
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
   std::uint64_t columns = 0;              // all_gather_columns: of an output row; 0: all shards'
   bool changed = false;                   // … whose elements are doubled and widened
-  unsigned group_ranks = 1;               // gather_counts: neighbours that share a count; crossings: their group
+  unsigned group_ranks = 1;               // gather_counts: neighbours that share a count; crossings, all_gather_v: rows
   bool split_slots = false;               // … or rather their slot
+  bool one_hop = false;                   // crossings: if their slots have room for it
   std::vector<Letter> letters = {};       // messages: of all ranks; no two for one pair and direction
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them

@@ -27,7 +27,7 @@ static_assert(ends_with<weft_reduce_scatter_args>(offsetof(weft_reduce_scatter_a
 static_assert(ends_with<weft_barrier_args>(offsetof(weft_barrier_args, stream), 8));
 static_assert(ends_with<weft_counts>(offsetof(weft_counts, reserved), 4));
 static_assert(ends_with<weft_gathered_tensor>(offsetof(weft_gathered_tensor, output_stride), 8));
-static_assert(ends_with<weft_all_gather_v_args>(offsetof(weft_all_gather_v_args, threads), 4));
+static_assert(ends_with<weft_all_gather_v_args>(offsetof(weft_all_gather_v_args, group_ranks), 8));
 static_assert(ends_with<weft_reduce_scatter_v_args>(offsetof(weft_reduce_scatter_v_args, reserved), 4));
 static_assert(ends_with<weft_outgoing_message>(offsetof(weft_outgoing_message, tag), 4));
 static_assert(ends_with<weft_incoming_message>(offsetof(weft_incoming_message, tag), 4));

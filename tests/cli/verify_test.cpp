@@ -265,6 +265,8 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
                             "all_to_all",
                             "all_gather_columns",
                             "all_gather_columns to f32",
+                            "gather_sums",
+                            "scatter_sums",
                             "barrier",
                             "all_reduce_rms_norm bf16 one-shot",
                             "all_reduce_rms_norm f16 two-shot fp8 fixed",

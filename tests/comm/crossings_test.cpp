@@ -64,15 +64,15 @@ TEST_P(CrossingMisfits, AreNamedAndWriteNothing) {
   std::vector<std::vector<float>> outputs(4, std::vector<float>(8 * 4, -1.0f));
   const auto endings = run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
     const std::vector<float> input(8 * 4, 1.0f);
-    (misfit.gathers ? gather_sums : scatter_sums)(
-        communicator, {.input = input.data(),
-                       .output = outputs[static_cast<std::size_t>(rank)].data(),
-                       .width = 4,
-                       .type = DataType::f32,
-                       .group_ranks = 2,
-                       .counts = {.rows = misfit.counts.data()},
-                       .input_rows = misfit.gathers ? 4u : 8u,
-                       .output_rows = misfit.gathers ? 8u : 4u});
+    (misfit.gathers ? gather_sums : scatter_sums)(communicator,
+                                                  {.input = input.data(),
+                                                   .output = outputs[static_cast<std::size_t>(rank)].data(),
+                                                   .width = 4,
+                                                   .type = DataType::f32,
+                                                   .group_ranks = 2,
+                                                   .counts = {.rows = misfit.counts.data()},
+                                                   .input_rows = misfit.gathers ? 4u : 8u,
+                                                   .output_rows = misfit.gathers ? 8u : 4u});
   });
   bool named = false;
   for (std::size_t rank = 0; rank < 4; ++rank) {
@@ -121,20 +121,21 @@ TEST(CrossingArguments, ErrorsNameTheValueAndTheRange) {
 // What the crossing's own checks reject; with one rank per group they are those of all_gather_v and reduce_scatter_v.
 TEST(CrossingArguments, OfGroupsOfTwo) {
   const auto says = [](auto change) {
-    return run_world(2, cpu_config(), [&](Communicator& communicator, int) {
-             std::vector<float> memory(64);
-             const std::int32_t rows[] = {1, 1};
-             CrossingArgs args{.input = memory.data(),
-                               .output = memory.data() + 32,
-                               .width = 4,
-                               .type = DataType::f32,
-                               .group_ranks = 2,
-                               .counts = {.rows = rows},
-                               .input_rows = 2,
-                               .output_rows = 2};
-             change(args);
-             gather_sums(communicator, args);
-           })[0]
+    return run_world(2, cpu_config(),
+                     [&](Communicator& communicator, int) {
+                       std::vector<float> memory(64);
+                       const std::int32_t rows[] = {1, 1};
+                       CrossingArgs args{.input = memory.data(),
+                                         .output = memory.data() + 32,
+                                         .width = 4,
+                                         .type = DataType::f32,
+                                         .group_ranks = 2,
+                                         .counts = {.rows = rows},
+                                         .input_rows = 2,
+                                         .output_rows = 2};
+                       change(args);
+                       gather_sums(communicator, args);
+                     })[0]
         .what;
   };
   expect_says(says([](CrossingArgs& a) { a.counts.sharding = Sharding::balanced; }),

@@ -85,6 +85,8 @@ TEST(Kernels, GathersAndScatters) {
     found.add(detail::CopyQuery<CountedPartition, 1, true>{aligned16});
     found.add(detail::CopyQuery<CountedPartition, detail::kMaxTensors>{aligned16});
     found.add(detail::CopyQuery<CountedPartition, detail::kMaxTensors, true>{aligned16});
+    found.add(detail::CopyQuery<detail::ReplicaPartition, detail::kMaxTensors>{aligned16});
+    found.add(detail::CopyQuery<detail::ReplicaPartition, detail::kMaxTensors, true>{aligned16});
     for (const DataType type : kTypes) {
       for (const ReduceOp op : kOps) {
         for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {

@@ -282,6 +282,15 @@ def test_crossings(ranks: int, group_ranks: int, padding: str, slot_rows: int) -
         with pytest.raises(weft.Error, match="group_ranks: 3 is no divisor"):
             rank.world.gather_sums(y, partial[me], counts, group_ranks=3)
 
+        # The same rows on each rank of a group, of which it sends its own shard.
+        same = numbers("f32", (of_group[me], 24), first[me] + 9)
+        rank.world.all_gather_v(y, same, counts, group_ranks=group_ranks)
+        for owner, slot in enumerate(slots):
+            start = sum(rows[first[owner] : owner])
+            theirs = numbers("f32", (of_group[owner], 24), first[owner] + 9)[start : start + rows[owner]]
+            assert y[slot.begin : slot.begin + rows[owner]].tobytes() == theirs.tobytes()
+            assert not y[slot.begin + rows[owner] : slot.end].any()
+
     run_ranks(ranks, work)
 
 

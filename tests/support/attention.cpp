@@ -120,9 +120,8 @@ void LayerRank::fill(const std::vector<std::int32_t>& batch) {
     write(shards_, shard_counts(layer_.layout, batch, layer_.sharding, lengths));
     write(shard_lengths_, shard_counts(layer_.layout, lengths, layer_.sharding));
   }
-  for (const auto* tensor :
-       {&shard_, &all_, &sums_, &slot_, &result_, &own_, &own_shard_, &reduced_, &own_sums_, &shared_, &crossed_,
-        &returned_})
+  for (const auto* tensor : {&shard_, &all_, &sums_, &slot_, &result_, &own_, &own_shard_, &reduced_, &own_sums_,
+                             &shared_, &crossed_, &returned_})
     write(*tensor, std::vector<float>(tensor->size, kGarbage));
   std::vector<float> partial(partial_.size, kGarbage);
   for (std::size_t token = 0; token < static_cast<std::size_t>(batch[group_]); ++token) {

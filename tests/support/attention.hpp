@@ -136,7 +136,8 @@ class LayerRank {
   std::vector<RowRange> slots_;
   Tensor<std::int32_t> tokens_, known_;                           // exchanged counts
   Tensor<std::int32_t> rows_, lengths_, shards_, shard_lengths_;  // given by the batch: of groups, of ranks
-  Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_, own_sums_, shared_, crossed_, returned_;
+  Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_, own_sums_, shared_, crossed_,
+      returned_;
 };
 
 // A layer for every batch, each step recorded once (by a side of support/move_recordings.hpp) and made eagerly in

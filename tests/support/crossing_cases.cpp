@@ -8,7 +8,7 @@
 namespace weft::test {
 namespace {
 
-constexpr Kind kCrossings[] = {Kind::gather_sums, Kind::scatter_sums};
+constexpr Kind kCrossings[] = {Kind::gather_sums, Kind::scatter_sums, Kind::all_gather_v};
 
 // No rows, as many on each rank, rows of one group alone, fewer than a group has ranks, one rank without any.
 std::vector<std::vector<std::int32_t>> shapes_of(int ranks, int group_ranks) {
@@ -16,7 +16,8 @@ std::vector<std::vector<std::int32_t>> shapes_of(int ranks, int group_ranks) {
   std::vector<std::vector<std::int32_t>> shapes{std::vector<std::int32_t>(n, 0), std::vector<std::int32_t>(n, 6)};
   for (std::size_t group = 0; group < n; group += each) {
     std::vector<std::int32_t>& only = shapes.emplace_back(n, 0);
-    for (std::size_t rank = group; rank < group + each; ++rank) only[rank] = static_cast<std::int32_t>(group + each - rank);
+    for (std::size_t rank = group; rank < group + each; ++rank)
+      only[rank] = static_cast<std::int32_t>(group + each - rank);
     shapes.emplace_back(n, 1)[group] = 0;
   }
   std::vector<std::int32_t>& rising = shapes.emplace_back(n);
@@ -49,6 +50,7 @@ std::vector<Move> crossings_of_every_shape(int ranks) {
                     .seed = static_cast<std::uint32_t>(number)};
           if (number % 4 == 3) move.input_gap = 3, move.output_gap = 5, move.input_shift = 1, move.output_shift = 2;
           if (number % 7 == 2) move.input_gap = 8, move.output_gap = 16;
+          if (kind == Kind::all_gather_v) move.fill = Fill::bits, move.widths.resize(1 + number % 3, 16);
           moves.push_back(with_slots(std::move(move), ranks));
         }
       }

@@ -41,6 +41,12 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
   const auto at = [&](std::size_t memory) { return address(prepared.memory[memory]) + prepared.memory[memory].begin; };
   const Place& mine = prepared.places[static_cast<std::size_t>(group.rank())];
   const Place& last = prepared.places.back();
+  std::size_t group_rows = 0, group_slots = 0;
+  for (int member = 0; member < move.group_ranks; ++member) {
+    const int rank = group.rank() / move.group_ranks * move.group_ranks + member;
+    group_rows += prepared.places[static_cast<std::size_t>(rank)].rows;
+    group_slots += prepared.places[static_cast<std::size_t>(rank)].slot;
+  }
   const auto own_row = [&](std::size_t tensor) { return mine.begin * (move.row_bytes(tensor) + output_gap(tensor)); };
   const bool gathers = move.kind == Kind::all_gather || move.kind == Kind::all_gather_v || move.kind == Kind::gather;
   const auto input = [&](std::size_t tensor) {
@@ -107,11 +113,12 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
       }
       return all_gather_v(group, {.tensors = tensors,
                                   .counts = counts,
-                                  .input_rows = mine.rows + move.spare_rows,
+                                  .input_rows = (move.has_replicas() ? group_rows : mine.rows) + move.spare_rows,
                                   .output_rows = last.begin + last.slot + move.spare_rows,
                                   .stream = stream,
                                   .tag = move.tag,
-                                  .launch = move.launch});
+                                  .launch = move.launch,
+                                  .group_ranks = static_cast<std::size_t>(move.group_ranks)});
     }
     case Kind::reduce_scatter_v:
       return reduce_scatter_v(group,
@@ -156,27 +163,22 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
                              .launch = move.launch});
     case Kind::gather_sums:
     case Kind::scatter_sums: {
-      const std::size_t first = static_cast<std::size_t>(group.rank() / move.group_ranks * move.group_ranks);
-      std::size_t rows = 0, slots = 0;
-      for (std::size_t rank = first; rank < first + static_cast<std::size_t>(move.group_ranks); ++rank) {
-        rows += prepared.places[rank].rows;
-        slots += prepared.places[rank].slot;
-      }
       const std::size_t whole = last.begin + last.slot;
       const bool to_all = move.kind == Kind::gather_sums;
-      return (to_all ? gather_sums : scatter_sums)(group, {.input = input(0),
-                                                           .output = output(0),
-                                                           .width = move.widths[0],
-                                                           .input_stride = move.widths[0] + move.input_gap,
-                                                           .output_stride = move.widths[0] + move.output_gap,
-                                                           .type = move.type,
-                                                           .group_ranks = static_cast<std::size_t>(move.group_ranks),
-                                                           .counts = counts,
-                                                           .input_rows = (to_all ? rows : whole) + move.spare_rows,
-                                                           .output_rows = (to_all ? whole : slots) + move.spare_rows,
-                                                           .stream = stream,
-                                                           .tag = move.tag,
-                                                           .launch = move.launch});
+      return (to_all ? gather_sums : scatter_sums)(group,
+                                                   {.input = input(0),
+                                                    .output = output(0),
+                                                    .width = move.widths[0],
+                                                    .input_stride = move.widths[0] + move.input_gap,
+                                                    .output_stride = move.widths[0] + move.output_gap,
+                                                    .type = move.type,
+                                                    .group_ranks = static_cast<std::size_t>(move.group_ranks),
+                                                    .counts = counts,
+                                                    .input_rows = (to_all ? group_rows : whole) + move.spare_rows,
+                                                    .output_rows = (to_all ? whole : group_slots) + move.spare_rows,
+                                                    .stream = stream,
+                                                    .tag = move.tag,
+                                                    .launch = move.launch});
     }
     case Kind::messages:
       return;

@@ -97,7 +97,7 @@ class Builder {
       case Kind::scatter:
         return is_root() ? move_.rows * static_cast<std::size_t>(ranks_) : 0;
       case Kind::all_gather_v:
-        return mine().rows + move_.spare_rows;
+        return (move_.has_replicas() ? rows_in(group_of(rank_)) : mine().rows) + move_.spare_rows;
       case Kind::reduce_scatter_v:
       case Kind::scatter_sums:
         return whole_rows_ + move_.spare_rows;
@@ -157,7 +157,13 @@ class Builder {
   }
 
   // This rank's input as a message: the rows that it sends, or (scatters) all ranks' rows without padding.
-  Bytes own_data(std::size_t tensor) const { return rank_data(tensor, rank_); }
+  Bytes own_data(std::size_t tensor) const {
+    return move_.has_replicas() ? group_data(tensor, rank_) : rank_data(tensor, rank_);
+  }
+  // The rows that all ranks of a group have.
+  Bytes group_data(std::size_t tensor, int rank) const {
+    return data_of(move_, rank / move_.group_ranks * move_.group_ranks, tensor, rows_in(group_of(rank)));
+  }
   Bytes rank_data(std::size_t tensor, int rank) const {
     const auto& place = places_[static_cast<std::size_t>(rank)];
     switch (move_.kind) {
@@ -166,8 +172,13 @@ class Builder {
       case Kind::reduce:
       case Kind::gather:
         return data_of(move_, rank, tensor, move_.rows);
-      case Kind::all_gather_v:
-        return data_of(move_, rank, tensor, place.rows);
+      case Kind::all_gather_v: {
+        if (!move_.has_replicas()) return data_of(move_, rank, tensor, place.rows);
+        const std::size_t before = rows_in(group_of(rank).first(static_cast<std::size_t>(rank % move_.group_ranks)));
+        const Bytes rows = group_data(tensor, rank);
+        const auto own = std::span(rows).subspan(before * row_bytes_, place.rows * row_bytes_);
+        return {own.begin(), own.end()};
+      }
       case Kind::gather_sums:
         return data_of(move_, rank, tensor, rows_in(group_of(rank)));
       default:
@@ -208,7 +219,8 @@ class Builder {
     if (move_.kind == Kind::scatter_sums)
       return oracle::scattered_sums(move_.type, places_, group_ranks(), messages, self, row_bytes_);
     if (move_.kind == Kind::scatter) return part_of(data[static_cast<std::size_t>(move_.root)], self);
-    if (reduces(move_.kind) && move_.kind != Kind::gather_sums) return oracle::scattered(move_.type, move_.op, places_, messages, self, row_bytes_);
+    if (reduces(move_.kind) && move_.kind != Kind::gather_sums)
+      return oracle::scattered(move_.type, move_.op, places_, messages, self, row_bytes_);
     return oracle::gathered(places_, messages, row_bytes_);
   }
 
@@ -222,8 +234,8 @@ class Builder {
 
 std::string describe(const Move& move) {
   if (move.kind == Kind::messages) return describe_letters(move);
-  constexpr const char* kinds[] = {"all_gather",   "all_to_all",       "broadcast", "reduce_scatter",
-                                   "all_gather_v", "reduce_scatter_v", "reduce",    "gather",
+  constexpr const char* kinds[] = {"all_gather",   "all_to_all",       "broadcast",   "reduce_scatter",
+                                   "all_gather_v", "reduce_scatter_v", "reduce",      "gather",
                                    "scatter",      "gather_sums",      "scatter_sums"};
   return fmt::format(
       "{} {} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{} in groups of {}{}, gaps {} {}, shifts {} {}, root {}, "
@@ -231,8 +243,8 @@ std::string describe(const Move& move) {
       kinds[static_cast<int>(move.kind)], name(move.op), move.rows, name(move.type),
       move.unit == 0 ? "" : fmt::format(" in units of {}", move.unit), fmt::join(move.widths, ", "),
       fmt::join(move.counts, " "), name(move.sharding), name(move.padding), move.slot_rows, fmt::join(move.slots, " "),
-      move.counts_at == CountsAt::device ? "" : ", on the host", move.group_ranks, move.in_place ? ", in place" : "", move.input_gap,
-      move.output_gap, move.input_shift, move.output_shift, move.root, move.seed, move.launch.blocks,
+      move.counts_at == CountsAt::device ? "" : ", on the host", move.group_ranks, move.in_place ? ", in place" : "",
+      move.input_gap, move.output_gap, move.input_shift, move.output_shift, move.root, move.seed, move.launch.blocks,
       move.launch.threads);
 }
 

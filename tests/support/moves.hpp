@@ -78,7 +78,7 @@ struct Move {
   std::vector<std::int32_t> slots = {};  // of each rank, if slots are given
   std::size_t spare_rows = 0;
   CountsAt counts_at = CountsAt::device;
-  int group_ranks = 1;  // of crossings, which have no `sharding`
+  int group_ranks = 1;  // of crossings, and of gathers of the same rows; without a `sharding`
   // For messages: a rank sends and receives those that are its own, in one call or each in its own. Ranks may order
   // letters of different pairs and directions as they like. A rank without letters makes no call.
   std::vector<Letter> letters = {};
@@ -87,6 +87,7 @@ struct Move {
   std::uint32_t tag = 0;
   Launch launch = {};
 
+  bool has_replicas() const { return kind == Kind::all_gather_v && group_ranks > 1; }
   std::size_t element_bytes() const { return unit != 0 ? unit : size_of(type); }
   std::size_t row_bytes(std::size_t tensor) const { return widths[tensor] * element_bytes(); }
   // The bytes of a gap or a shift.

@@ -165,6 +165,7 @@ void __wrap__ZN4weft12all_gather_vERKNS_5GroupERKNS_14AllGatherVArgsE(const Grou
   c.counts = &counts;
   c.input_rows = args.input_rows;
   c.output_rows = args.output_rows;
+  c.group_ranks = args.group_ranks;
   fill_launch(c, args);
   call_c(weft_all_gather_v, handle(group), &c);
 }

@@ -137,16 +137,6 @@ std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& ga
   return all;
 }
 
-const Result* in_row(const std::vector<Result>& results, const Point& point, Contender contender) {
-  for (const auto& result : results) {
-    const Point& of = result.point;
-    if (of.operation == point.operation && of.load == point.load && of.rows == point.rows &&
-        of.method == point.method && of.contender == contender)
-      return &result;
-  }
-  return nullptr;
-}
-
 Table gather_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
   std::vector<Contender> contenders = contenders_in(results, method);
   std::sort(contenders.begin(), contenders.end());  // Weft's own first

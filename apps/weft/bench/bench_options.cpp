@@ -221,6 +221,16 @@ std::vector<Contender> contenders_in(const std::vector<Result>& results, Method 
   return contenders;
 }
 
+const Result* in_row(const std::vector<Result>& results, const Point& point, Contender contender) {
+  for (const auto& result : results) {
+    const Point& of = result.point;
+    if (of.operation == point.operation && of.load == point.load && of.rows == point.rows &&
+        of.method == point.method && of.contender == contender)
+      return &result;
+  }
+  return nullptr;
+}
+
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method) {
   for (const auto& result : results)
     if (result.point.bytes() == bytes && result.point.contender == contender && result.point.method == method)

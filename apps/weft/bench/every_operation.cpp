@@ -5,6 +5,7 @@
 #include "weft/collectives.hpp"
 #include "weft/columns.hpp"
 #include "weft/counts.hpp"
+#include "weft/crossings.hpp"
 #include "weft/fused.hpp"
 #include "weft/messages.hpp"
 #include "weft/take.hpp"
@@ -150,6 +151,7 @@ void EveryOperation::add_ragged() {
   std::int32_t* const told = numbers({static_cast<std::int32_t>(kRows)});
   const std::size_t words = GatheredCounts{.ranks = ranks_}.words();
   std::int32_t* const gathered = numbers(std::vector<std::int32_t>(words));
+  void* const other = filled(ranks_ * kRows * kRowBytes);
   const std::size_t rank = static_cast<std::size_t>(communicator_.rank()), whole = ranks_ * kRows;
   calls_.push_back({"all_gather_v", [=, this](std::uint32_t tag) {
                       const GatheredTensor tensor{.input = mine, .output = all, .row_bytes = kRowBytes};
@@ -169,6 +171,28 @@ void EveryOperation::add_ragged() {
                                                        .output_rows = kRows,
                                                        .stream = device_.stream(),
                                                        .tag = tag});
+                    }});
+  calls_.push_back({"gather_sums", [=, this](std::uint32_t tag) {
+                      gather_sums(communicator_, {.input = all,
+                                                  .output = other,
+                                                  .width = kHidden,
+                                                  .group_ranks = ranks_,
+                                                  .counts = counts,
+                                                  .input_rows = whole,
+                                                  .output_rows = whole,
+                                                  .stream = device_.stream(),
+                                                  .tag = tag});
+                    }});
+  calls_.push_back({"scatter_sums", [=, this](std::uint32_t tag) {
+                      scatter_sums(communicator_, {.input = all,
+                                                   .output = other,
+                                                   .width = kHidden,
+                                                   .group_ranks = ranks_,
+                                                   .counts = counts,
+                                                   .input_rows = whole,
+                                                   .output_rows = whole,
+                                                   .stream = device_.stream(),
+                                                   .tag = tag});
                     }});
   calls_.push_back(
       {"all_gather_counts", [=, this](std::uint32_t tag) {

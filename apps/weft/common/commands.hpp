@@ -16,6 +16,7 @@ Command add_bench(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_gather(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_logits(CLI::App& app, const std::vector<std::string>& arguments);
+Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_host(CLI::App& app, const std::vector<std::string>& arguments);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench/bench_options.hpp"
+#include "bench/crossing_measure.hpp"
 #include "bench/gather_measure.hpp"
 #include "bench/moe_measure.hpp"
 #include "bench/move_check.hpp"
@@ -46,6 +47,7 @@ class Inspection {
   };
   void add_norms(World& world);
   void add_gathers(World& world);
+  void add_crossings(World& world);
   void add_moves(World& world);
   void add_exchanges(World& world);
   void check_pairs(Ranks& ranks);
@@ -220,6 +222,34 @@ void Inspection::add_gathers(World& world) {
   }
 }
 
+// All ranks are one attention group.
+void Inspection::add_crossings(World& world) {
+  const CrossingForm form{.layout = {.tp = found_.world}, .hidden = 1024};
+  std::vector<Point> crossings;
+  std::size_t bytes = 0;
+  for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
+    for (const std::int64_t tokens : {1, 33, 2048}) {
+      const Point point{.operation = operation,
+                        .count = static_cast<std::size_t>(tokens * form.hidden),
+                        .rows = tokens,
+                        .hidden = form.hidden,
+                        .method = methods_of(found_.device).front()};
+      if (crossing_bytes(form, point) > most()) continue;
+      bytes = std::max(bytes, crossing_bytes(form, point));
+      crossings.push_back(point);
+    }
+  }
+  world.steps.emplace_back("memory for crossings", [&world, form, bytes] {
+    world.bench.reset();
+    world.bench = open_crossing_bench(world.ranks, {.data = Data::random, .max_bytes = bytes, .peers = false}, form);
+  });
+  for (const Point& point : crossings) {
+    const std::string what(name(point.operation));
+    world.steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())),
+                             [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });
+  }
+}
+
 void Inspection::add_moves(World& world) {
   for (const MoveCheck& check : move_checks(found_.world)) {
     if (check.bytes > most()) continue;
@@ -283,6 +313,7 @@ void Inspection::check_world(Ranks& ranks) {
   if (direct) {
     add_norms(world);
     add_gathers(world);
+    add_crossings(world);
     add_moves(world);
     add_exchanges(world);
   }

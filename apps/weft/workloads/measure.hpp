@@ -30,14 +30,16 @@ enum class Operation : std::uint8_t {
   attn_reduce_scatter,
   attn_all_gather,
   all_reduce_rms_norm,
-  all_gather_columns
+  all_gather_columns,
+  gather_sums,
+  scatter_sums
 };
 
 constexpr std::string_view name(Operation operation) {
   constexpr std::string_view names[] = {
-      "all_reduce",      "all_gather",          "reduce_scatter",    "all_to_all",   "broadcast",
-      "barrier",         "all_gather_v",        "reduce_scatter_v",  "four_tensors", "attn_reduce_scatter",
-      "attn_all_gather", "all_reduce_rms_norm", "all_gather_columns"};
+      "all_reduce",      "all_gather",          "reduce_scatter",     "all_to_all",   "broadcast",
+      "barrier",         "all_gather_v",        "reduce_scatter_v",   "four_tensors", "attn_reduce_scatter",
+      "attn_all_gather", "all_reduce_rms_norm", "all_gather_columns", "gather_sums",  "scatter_sums"};
   return names[static_cast<int>(operation)];
 }
 
@@ -81,6 +83,7 @@ enum class Contender : std::uint8_t {
   multimem_two_shot,
   padded,      // a ragged gather by Weft's equal operation, with the largest rank's rows on every rank
   one_tensor,  // the bytes of four_tensors as one tensor
+  separate,    // a crossing by the two calls that it replaces
   symmetric,   // a copy with its outputs in symmetric memory
   push,        // a bound, no contender: GPUs store as many bytes to each other's memory, and none waits
   copy,        // a bound, too: a GPU copies bytes from its memory to its memory
@@ -95,9 +98,10 @@ enum class Contender : std::uint8_t {
 
 constexpr std::string_view name(Contender contender) {
   constexpr std::string_view names[] = {
-      "automatic",  "one-shot",   "two-shot",   "pipelined",  "multimem-one-shot", "multimem-two-shot",
-      "padded",     "one tensor", "symmetric",  "plain push", "plain copy",        "NCCL",
-      "NCCL symm.", "Gloo ring",  "Gloo bcube", "torch NCCL", "torch one-shot",    "torch two-shot"};
+      "automatic",         "one-shot",   "two-shot",       "pipelined",     "multimem-one-shot",
+      "multimem-two-shot", "padded",     "one tensor",     "separate",      "symmetric",
+      "plain push",        "plain copy", "NCCL",           "NCCL symm.",    "Gloo ring",
+      "Gloo bcube",        "torch NCCL", "torch one-shot", "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 

@@ -153,6 +153,7 @@ typedef struct weft_all_gather_v_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  size_t group_ranks;
 } weft_all_gather_v_args;
 weft_code weft_all_gather_v_args_init(weft_all_gather_v_args* args, size_t size);
 weft_code weft_all_gather_v(const weft_group* group, const weft_all_gather_v_args* args);

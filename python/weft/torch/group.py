@@ -319,6 +319,7 @@ class Group:
         input: torch.Tensor | Sequence[torch.Tensor],
         counts: Counts,
         *,
+        group_ranks: int = 1,
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
@@ -328,7 +329,7 @@ class Group:
         inputs = [input] if isinstance(input, torch.Tensor) else list(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
         options = operators.options(tag, blocks, threads)
-        operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, options)
+        operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, group_ranks, options)
 
     def reduce_scatter_v(
         self,

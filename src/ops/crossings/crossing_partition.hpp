@@ -3,20 +3,9 @@
 
 #include <cstdint>
 
-#include "ops/moves/row_partition.hpp"
+#include "ops/moves/replica_partition.hpp"
 
 namespace weft::detail {
-
-// Ranks first … first + size − 1.
-struct Circle {
-  std::uint32_t first, size;
-
-  WEFT_FN std::uint32_t end() const { return first + size; }
-  // Turn 0 is this rank's own, which must be one of them.
-  WEFT_FN std::uint32_t rank_in_turn(std::uint32_t self, std::uint32_t turn) const {
-    return first + rank_after(self - first, turn, size);
-  }
-};
 
 // Every rank owns a shard of its group's rows, and sums it. Partial sums come to it from a first circle of ranks, and
 // sums go to a second one. In a gather the circles are the group and all ranks. In a scatter it is the other way round.
@@ -30,6 +19,7 @@ struct CrossingPartition {
   bool gathers;
   std::uint64_t own_rows;  // room of the tensor with one group's rows
 
+  static constexpr bool kKnown = false;
   using Prefetched = CountedPartition::Prefetched;
   template <Team T>
   WEFT_FN Prefetched prefetch(T& team) const {
@@ -45,7 +35,16 @@ struct CrossingPartition {
     return shards.table(team);
   }
 
-  WEFT_FN Circle group_of(std::uint32_t rank) const { return {rank - rank % group_ranks, group_ranks}; }
+  WEFT_FN Circle group_of(std::uint32_t rank) const { return detail::group_of(rank, group_ranks); }
+  // The reason for which prepare() has returned false.
+  template <Team T>
+  WEFT_FN MisfitInfo misfit(T& team, std::uint32_t rank) const {
+    MisfitInfo misfit = find_misfit(shards, rank);
+    if (misfit.what != Misfit::own_rows) return misfit;
+    misfit.value = static_cast<std::int64_t>(own_length(table(team), rank));
+    misfit.limit = static_cast<std::int64_t>(own_rows);
+    return misfit;
+  }
   WEFT_FN Circle summing(std::uint32_t rank) const { return gathers ? group_of(rank) : Circle{0, shards.ranks}; }
   WEFT_FN Circle sharing(std::uint32_t rank) const { return gathers ? Circle{0, shards.ranks} : group_of(rank); }
 
@@ -60,15 +59,13 @@ struct CrossingPartition {
   }
   template <class Table>
   WEFT_FN std::uint64_t row_in_group(const Table& table, std::uint32_t owner) const {
-    std::uint64_t row = 0;
-    for (std::uint32_t rank = group_of(owner).first; rank < owner; ++rank) row += table.rows_of(rank);
-    return row;
+    return rows_before(table, group_of(owner), owner);
   }
   // Rows of the tensor with one group's rows. A scatter's output has the pads of all of the group's slots, at its end.
   template <class Table>
   WEFT_FN std::uint64_t own_length(const Table& table, std::uint32_t rank) const {
     const Circle group = group_of(rank);
-    if (gathers) return row_in_group(table, group.end() - 1) + table.rows_of(group.end() - 1);
+    if (gathers) return rows_before(table, group, group.end());
     return table.offset_of(group.end()) - table.offset_of(group.first);
   }
 };

@@ -11,7 +11,8 @@ namespace weft::detail {
 
 struct CrossingWork {
   CrossingPartition partition;
-  std::uint64_t slot_packs;  // of the wire: longer shards flow
+  std::uint64_t slot_packs;     // of the wire: longer shards flow
+  std::uint64_t one_hop_packs;  // … and groups with fewer go in one hop; the same on every rank
   const void* input;
   void* output;
   std::uint64_t row_bytes, input_stride, output_stride;

@@ -98,9 +98,8 @@ struct FlowCrossing {
       const auto from = crossing.work.template part_of<aligned16>(crossing.table, owner);
       Pack* const to = flow.slot(owner, chunk, s.rank());
       each_pack<kAtOnce>(
-          team, packs,
-          [&](std::uint32_t, std::uint32_t i, Pack& p) { p = from.get(crossing.first_pack(chunk) + i); }, always,
-          [&](std::uint32_t, std::uint32_t i, const Pack& p) { team.put(to + i, p); });
+          team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = from.get(crossing.first_pack(chunk) + i); },
+          always, [&](std::uint32_t, std::uint32_t i, const Pack& p) { team.put(to + i, p); });
     }
     tell_peers(team, s, owners, [&](std::uint32_t owner) {
       if (crossing.has(owner, chunk)) flow.announce(team, owner, chunk);

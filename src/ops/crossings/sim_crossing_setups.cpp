@@ -16,6 +16,7 @@ struct Way {
   Padding padding = Padding::max;
   std::uint64_t count = 8;
   std::vector<Grid> grids = {Grid{}};
+  bool one_hop = false;
 };
 CallSetup call_of(const Way& way) {
   return {.count = way.count,
@@ -24,7 +25,8 @@ CallSetup call_of(const Way& way) {
           .flows = way.flows,
           .counts = way.counts,
           .padding = way.padding,
-          .group_ranks = way.group_ranks};
+          .group_ranks = way.group_ranks,
+          .one_hop = way.one_hop};
 }
 // A gather, a scatter and a gather; the rows of one rank make its peers' begin elsewhere.
 std::vector<CallSetup> calls_of(Way way) {
@@ -42,6 +44,13 @@ std::vector<CallSetup> calls_of(Way way) {
 std::vector<Setup> small_crossing_setups() {
   const std::vector<Grid> apart{{.blocks = 3, .threads = 1}};
   return {
+      {.name = "crossings-one-hop", .calls = calls_of({.counts = {0, 1}, .one_hop = true}), .bound = 1},
+      {.name = "crossings-one-hop-cpu",
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .payload = Payload::special,
+       .calls = calls_of({.counts = {1, 0}, .count = 7, .one_hop = true}),
+       .bound = 1},
       {.name = "crossings-one-go", .calls = calls_of({.counts = {0, 1}}), .bound = 1},
       {.name = "crossings-one-go-torn8",
        .atomic_bytes = 8,
@@ -59,7 +68,10 @@ std::vector<Setup> small_crossing_setups() {
        .start_epoch = 0xfffffffeu,
        .calls = calls_of({.counts = {0, 1}, .count = 4}),
        .bound = 1},
-      {.name = "crossings-chunks", .calls = calls_of({.counts = {2, 1}, .flows = true}), .bound = 1, .pipeline_slots = 2},
+      {.name = "crossings-chunks",
+       .calls = calls_of({.counts = {2, 1}, .flows = true}),
+       .bound = 1,
+       .pipeline_slots = 2},
       {.name = "crossings-chunks-cpu",
        .atomic_bytes = 8,
        .one_thread = true,
@@ -90,19 +102,24 @@ std::vector<Setup> large_crossing_setups() {
   std::vector<Setup> setups;
   for (const unsigned ranks : {2u, 3u, 4u}) {
     std::vector<CallSetup> calls;
-    for (const bool flows : {false, true}) {
+    for (const unsigned way : {0u, 1u, 2u}) {
+      const bool flows = way == 2;
       for (unsigned group_ranks = 2; group_ranks <= ranks; ++group_ranks) {
         if (ranks % group_ranks != 0) continue;
         std::vector<std::int32_t> counts(ranks, 1);
         counts.front() = 3, counts.back() = 0;
         const Padding padding = flows ? Padding::aligned : Padding::fixed;
         if (!flows) counts.front() = 2;
-        for (const CallSetup& call :
-             calls_of({.counts = counts, .flows = flows, .group_ranks = group_ranks, .padding = padding, .count = 12}))
+        for (const CallSetup& call : calls_of({.counts = counts,
+                                     .flows = flows,
+                                     .group_ranks = group_ranks,
+                                     .padding = padding,
+                                     .count = 12,
+                                     .one_hop = way == 0}))
           calls.push_back(call);
-        calls.push_back({.count = 9, .moving = Moving::all_gather, .flows = !flows});
-        calls.push_back({.count = 9});
       }
+      calls.push_back({.count = 9, .moving = Moving::all_gather, .flows = !flows});
+      calls.push_back({.count = 9});
     }
     for (const Algorithm algorithm : {Algorithm::two_shot, Algorithm::pipelined}) {
       setups.push_back({.name = fmt::format("crossings-mixed-{}-ranks{}", name(algorithm), ranks),
@@ -113,9 +130,11 @@ std::vector<Setup> large_crossing_setups() {
     }
   }
   // Sums go to ranks of another group, which have sent nothing here: they may still be in the call before.
-  setups.push_back({.name = "crossings-gathers-ranks4",
+  setups.push_back({.name = "crossings-gathers-ranks4", .ranks = 4, .calls = {3, call_of({.counts = {1, 0, 0, 1}})}});
+  setups.push_back({.name = "crossings-one-hops-ranks4",
                     .ranks = 4,
-                    .calls = {3, call_of({.counts = {1, 0, 0, 1}})}});
+                    .payload = Payload::rounding,
+                    .calls = calls_of({.counts = {1, 2, 2, 1}, .count = 9, .one_hop = true})});
   // One block does all; others have a block for each.
   setups.push_back({.name = "crossings-grids-ranks4",
                     .ranks = 4,

@@ -76,6 +76,7 @@ void AllReduceProgram::fill_crossing(unsigned call, unsigned rank) {
                               .gathers = gathers,
                               .own_rows = (gathers ? own_rows : own_slots) - lacking},
                 .slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs,
+                .one_hop_packs = spec.one_hop ? world_.channel(spec.group, rank).layout.one_shot_packs : 0,
                 .input = memory + input,
                 .output = memory + output,
                 .row_bytes = row,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -183,14 +184,15 @@ class CopyEqual : public detail::GroupCall {
 
 struct GatherWords {
   static constexpr std::string_view kKind = "all_gather_v";
-  std::uint32_t tensors, tag;
+  std::uint32_t tensors, group_ranks, tag;
   std::uint64_t row_bytes[kMaxGatheredTensors];
   detail::CountsWords counts;
   detail::SymmetricWords place;
   std::string text() const {
     const std::size_t known = std::min<std::size_t>(tensors, kMaxGatheredTensors);
-    return fmt::format("all_gather_v rows of {} bytes, {}{}, tag {}", fmt::join(row_bytes, row_bytes + known, " + "),
-                       counts.text(), place.text(), tag);
+    return fmt::format("all_gather_v rows of {} bytes{}, {}{}, tag {}", fmt::join(row_bytes, row_bytes + known, " + "),
+                       group_ranks == 1 ? "" : fmt::format(", the same in groups of {}", group_ranks), counts.text(),
+                       place.text(), tag);
   }
 };
 
@@ -205,10 +207,23 @@ class GatherV : public detail::GroupCall {
   template <class Run>
   void each_step(Run run) const {
     if (auto step = detail::numbers_step(channel(), args_.counts)) run(std::move(*step));
-    run({.call = {},
-         .bound = in_symmetric_.serve(work_, all_whole_),
-         .blocks = plan_.blocks,
-         .threads = plan_.threads});
+    const auto make = [&](const auto& work) {
+      run({.call = {},
+           .bound = in_symmetric_.serve(work, all_whole_),
+           .blocks = plan_.blocks,
+           .threads = plan_.threads});
+    };
+    if (args_.group_ranks == 1) return make(work_);
+    detail::CopyWork<detail::ReplicaPartition, detail::kMaxTensors> work{};
+    static_cast<detail::CountedPartition&>(work.partition) = work_.partition;
+    work.partition.self = static_cast<std::uint32_t>(channel().rank());
+    work.partition.group_ranks = static_cast<std::uint32_t>(args_.group_ranks);
+    work.partition.group_rows = args_.input_rows;
+    work.partition.own_rows = std::numeric_limits<std::size_t>::max();  // the kernel compares the group's rows instead
+    work.line_packs = work_.line_packs;
+    work.tensors = work_.tensors;
+    std::ranges::copy(work_.tensor, work.tensor);
+    make(work);
   }
 
  private:
@@ -227,10 +242,12 @@ void GatherV::check() {
           args_.tensors.size(), most_tensors);
   detail::check_size("input_rows", args_.input_rows);
   detail::check_size("output_rows", args_.output_rows);
+  const bool replicas = args_.group_ranks != 1;
+  if (replicas) detail::check_group_ranks(group, args_.group_ranks, args_.counts);
   detail::check_counts(group, args_.counts);
   detail::check_launch(group, args_.launch, detail::kMoveThreads);
   group.communicator().fabric().check_stream(stream());
-  const std::size_t place = detail::own_place(group, args_.counts);
+  const std::size_t place = replicas ? detail::kNowhere : detail::own_place(group, args_.counts);
   for (std::size_t number = 0; number < args_.tensors.size(); ++number) {
     const GatheredTensor& tensor = args_.tensors[number];
     const TensorNames& names = names_of(number);
@@ -256,12 +273,14 @@ void GatherV::check() {
 detail::CallName GatherV::plan(bool) {
   const GroupState& group = channel();
   GatherWords words{.tensors = static_cast<std::uint32_t>(args_.tensors.size()),
+                    .group_ranks = static_cast<std::uint32_t>(args_.group_ranks),
                     .tag = args_.tag,
                     .row_bytes = {},
                     .counts = detail::words_of(args_.counts),
                     .place = {}};
   std::uint32_t fingerprint =
       detail::fingerprint("all_gather_v", args_.tensors.size(), detail::fingerprint(args_.counts), args_.tag);
+  if (args_.group_ranks != 1) fingerprint = detail::fingerprint("replicas", fingerprint, args_.group_ranks);
   std::uint64_t own = 0, whole = 0;
   for (std::size_t number = 0; number < args_.tensors.size(); ++number) {
     const Extent &input = inputs_[number], &output = outputs_[number];
@@ -279,8 +298,11 @@ detail::CallName GatherV::plan(bool) {
     fingerprint = detail::fingerprint("tensor", fingerprint, row_bytes);
     words.row_bytes[number] = row_bytes;
   }
-  plan_ = detail::plan_copy(
-      group, {.own = own, .whole = whole, .sent = 0, .symmetric = in_symmetric_.found(), .launch = args_.launch});
+  plan_ = detail::plan_copy(group, {.own = own / args_.group_ranks,
+                                    .whole = whole,
+                                    .sent = 0,
+                                    .symmetric = in_symmetric_.found(),
+                                    .launch = args_.launch});
   work_.partition = detail::counted_partition(group, args_.counts, false, args_.input_rows, args_.output_rows);
   work_.partition.detour_packs = plan_.detour_packs;
   work_.partition.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);

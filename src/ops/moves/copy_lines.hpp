@@ -41,10 +41,10 @@ WEFT_FN bool take_bundle(T& team, const Session& s, Pack* from, std::uint32_t se
 }
 
 // Loads the payload for `receiver`.
-template <class Wire, bool aligned16, class Work>
-WEFT_FN void load_bundle(const Work& work, const Home& home, std::uint64_t rows, std::uint32_t receiver,
-                         Pack* payload) {
-  const Rows<aligned16> from = outgoing<aligned16>(work.partition, work.tensor[home.tensor], rows, receiver);
+template <class Wire, bool aligned16, class Work, class Table>
+WEFT_FN void load_bundle(const Work& work, const Table& table, const Home& home, std::uint64_t rows,
+                         std::uint32_t receiver, Pack* payload) {
+  const Rows<aligned16> from = outgoing<aligned16>(table, work.tensor[home.tensor], rows, receiver);
   WEFT_UNROLL
   for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = from.load(payload_pack<Wire>(home.number, k));
 }

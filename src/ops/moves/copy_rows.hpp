@@ -12,11 +12,10 @@
 namespace weft::detail {
 
 // Rows for `receiver`.
-template <bool aligned16, class Partition>
-WEFT_FN Rows<aligned16> outgoing(const Partition& partition, const CopyTensor& t, std::uint64_t rows,
-                                 std::uint32_t receiver) {
+template <bool aligned16, class Table>
+WEFT_FN Rows<aligned16> outgoing(const Table& table, const CopyTensor& t, std::uint64_t rows, std::uint32_t receiver) {
   const auto* const from = static_cast<const std::byte*>(t.input);
-  return {from + partition.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
+  return {from + table.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
 }
 // Shares whose rows do not lie side by side in the output bring places of their own (ops/columns).
 template <class Table, bool aligned16>

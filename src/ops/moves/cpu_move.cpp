@@ -18,6 +18,10 @@ template KernelFor<CopyWork<CountedPartition, kMaxTensors, false>> find_kernel(
     const CopyQuery<CountedPartition, kMaxTensors, false>&);
 template KernelFor<CopyWork<CountedPartition, kMaxTensors, true>> find_kernel(
     const CopyQuery<CountedPartition, kMaxTensors, true>&);
+template KernelFor<CopyWork<ReplicaPartition, kMaxTensors, false>> find_kernel(
+    const CopyQuery<ReplicaPartition, kMaxTensors, false>&);
+template KernelFor<CopyWork<ReplicaPartition, kMaxTensors, true>> find_kernel(
+    const CopyQuery<ReplicaPartition, kMaxTensors, true>&);
 
 template <class Partition>
 KernelFor<ReduceScatterWork<Partition>> find_kernel(const ScatterQuery<Partition>& query) {

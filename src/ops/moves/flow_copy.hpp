@@ -65,7 +65,7 @@ struct FlowCopy {
 
    private:
     WEFT_FN Rows<aligned16> rows_out(const CopyTensor& tensor, const Out& part) const {
-      return detail::outgoing<aligned16>(work.partition, tensor, part.rows, part.rank);
+      return detail::outgoing<aligned16>(table, tensor, part.rows, part.rank);
     }
     WEFT_FN Incoming<aligned16, Table> rows_in(const CopyTensor& tensor, const In& part) const {
       return detail::incoming<aligned16>(table, tensor, part.rows, part.rank);

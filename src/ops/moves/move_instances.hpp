@@ -20,7 +20,8 @@ using CopiesOf = Instances<Instance<PushCopy<Partition, false, most_tensors, sym
 using CopyInstances =
     Join<CopiesOf<EqualPartition, 1, false>, CopiesOf<EqualPartition, 1, true>, CopiesOf<CountedPartition, 1, false>,
          CopiesOf<CountedPartition, 1, true>, CopiesOf<CountedPartition, kMaxTensors, false>,
-         CopiesOf<CountedPartition, kMaxTensors, true>>;
+         CopiesOf<CountedPartition, kMaxTensors, true>, CopiesOf<ReplicaPartition, kMaxTensors, false>,
+         CopiesOf<ReplicaPartition, kMaxTensors, true>>;
 
 // `size` 0: for any size, and for packs that are not whole.
 template <class Partition, DataType type, std::uint32_t size, Ops ops = Ops::sum>

@@ -8,6 +8,7 @@
 #include "ops/moves/copy_work.hpp"
 #include "ops/moves/counts_work.hpp"
 #include "ops/moves/move_plan.hpp"
+#include "ops/moves/replica_partition.hpp"
 #include "ops/moves/row_partition.hpp"
 #include "ops/moves/scatter_work.hpp"
 

@@ -31,6 +31,7 @@ struct PushCopy {
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
   static constexpr std::uint32_t kMostPacks = 3;  // of a unit
+  static constexpr bool kPrefetches = aligned16 && Partition::kFirstRowKnown;
 
   // Chunks in slots wait for their releases and for credits. While one warp group of a block waits, the others move
   // their chunks.
@@ -68,7 +69,7 @@ struct PushCopy {
     team.settle(p.to);
     team.settle(p.from);
     team.settle(p.bank_packs);
-    if constexpr (aligned16) {
+    if constexpr (kPrefetches) {
       const CopyTensor& t = work.tensor[0];
       // Counted rows begin at the begin of their tensor.
       const Rows<aligned16> rows =
@@ -90,7 +91,7 @@ struct PushCopy {
   template <Team T>
   static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan& p) {
     Prefetched prefetched{.counts = work.partition.prefetch(team), .payload = {}};
-    if constexpr (aligned16) {
+    if constexpr (kPrefetches) {
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kMostPacks; ++k) prefetched.payload[k] = Rows<aligned16>::load_found(p.source[k]);
     }
@@ -208,12 +209,12 @@ struct PushCopy {
     Pack payload[Wire::kPayloadPacks];
     WEFT_UNROLL
     for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = prefetched.payload[k];
-    bool loaded = aligned16 && p.first_pack < length<InPacks>(work.tensor[0], rows);
+    bool loaded = kPrefetches && p.first_pack < length<InPacks>(work.tensor[0], rows);
     for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
       const Home home = loaded ? Home{0, unit.number} : home_of<Wire>(work, rows, unit.number);
       if (home.exists()) {
         if (!loaded) {
-          load_bundle<Wire, aligned16>(work, home, rows, receiver_in(*s.call, unit.turn), payload);
+          load_bundle<Wire, aligned16>(work, table, home, rows, receiver_in(*s.call, unit.turn), payload);
         }
         if (unit.turn != 0) {
           WirePacks<Wire> wire;

@@ -39,6 +39,14 @@ void check_padding(const char* name, const char* rows_name, Padding kind, Paddin
           rows_name, slot_rows, least, INT32_MAX);
 }
 
+void check_group_ranks(const GroupState& group, std::size_t group_ranks, const Counts& counts) {
+  const auto size = static_cast<std::size_t>(group.size());
+  require(group_ranks > 0 && size % group_ranks == 0, "group_ranks: {} is no divisor of the group's {}", group_ranks,
+          size);
+  require(counts.sharding == Sharding::none, "counts.sharding: {} is not none; counts are of every rank",
+          name(counts.sharding));
+}
+
 void check_counts(const GroupState& group, const Counts& counts) {
   check_choice("counts.sharding", counts.sharding, Sharding::ceil);
   check_padding("counts.padding", "counts.slot_rows", counts.padding, Padding::per_rank, counts.slot_rows);

@@ -19,6 +19,8 @@ inline constexpr std::string_view kCountsHint =
     "shares alone";
 // Checks slots that a caller describes by arguments `name` and `rows_name`, of a kind up to `last`.
 void check_padding(const char* name, const char* rows_name, Padding kind, Padding last, std::size_t slot_rows);
+// Checks the size of groups whose ranks share rows, and that counts are of every rank.
+void check_group_ranks(const GroupState& group, std::size_t group_ranks, const Counts& counts);
 // Checks the counts of a ragged call.
 void check_counts(const GroupState& group, const Counts& counts);
 // The step before the call's kernel, if counts are on the host.

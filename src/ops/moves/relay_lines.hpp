@@ -33,7 +33,7 @@ struct RelayLines {
       if (!home.exists()) continue;
       const std::uint32_t tile = number / Wire::kTile, relay = relay_of(s, self, tile);
       Pack payload[Wire::kPayloadPacks];
-      load_bundle<Wire, aligned16>(work, home, rows, relay, payload);
+      load_bundle<Wire, aligned16>(work, table, home, rows, relay, payload);
       WirePacks<Wire> wire;
       encode_bundle<Wire>(payload, s.epoch, wire);
       put_bundle<Wire>(team, slot(s, relay, s.layout().scatter, self, tile / relays(s), number), wire);

@@ -31,7 +31,8 @@ struct EqualPartition {
   bool detour = false;            // by way of all ranks (protocol/flow.hpp)
   std::uint32_t warp_groups = 1;  // each rank's own choice: parts of a block that work like blocks, if executors can
 
-  static constexpr bool kKnown = true;  // known while the previous kernel still runs
+  static constexpr bool kKnown = true;          // known while the previous kernel still runs
+  static constexpr bool kFirstRowKnown = true;  // … where this rank's rows begin, at least
   static constexpr bool kPadded = false;
   struct Prefetched {};
   template <Team T>
@@ -92,6 +93,7 @@ class CountedTable {
   WEFT_FN std::uint64_t slot_rows_of(std::uint32_t rank) const { return offset_of(rank + 1) - offset_of(rank); }
   WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return team_->shared(kOffsets + rank); }
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return offset_of(from); }
+  WEFT_FN std::uint64_t input_row(std::uint32_t) const { return 0; }
 
  private:
   friend struct CountedPartition;
@@ -123,6 +125,7 @@ struct CountedPartition {
   std::uint32_t warp_groups = 1;   // as EqualPartition::warp_groups
 
   static constexpr bool kKnown = false;
+  static constexpr bool kFirstRowKnown = true;
   static constexpr bool kPadded = true;
 
   // The numbers of the rank with a thread's number, loaded together with the epoch.
@@ -260,7 +263,14 @@ WEFT_FN bool partition_fits(T& team, const Session& s, const Partition& partitio
   if (partition.prepare(team, *s.call, prefetched, note)) return true;
   if constexpr (!Partition::kKnown) {
     if (team.block_rank() == 0 && team.thread_rank() == 0) {
-      report_misfit(team, id_of(s), {.code = Errc::capacity}, find_misfit(partition, s.rank()));
+      const auto find = [&] {
+        if constexpr (requires { partition.misfit(team, s.rank()); }) {
+          return partition.misfit(team, s.rank());
+        } else {
+          return find_misfit(partition, s.rank());
+        }
+      };
+      report_misfit(team, id_of(s), {.code = Errc::capacity}, find());
     }
   }
   return false;

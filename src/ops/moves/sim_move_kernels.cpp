@@ -7,6 +7,7 @@ namespace weft::sim {
 using detail::CopyQuery;
 using detail::CountedPartition;
 using detail::EqualPartition;
+using detail::ReplicaPartition;
 using detail::ScatterQuery;
 
 // Which instances set-ups run. No set-up has more than four ranks.
@@ -37,6 +38,8 @@ template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, 1, fal
 template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, 1, true>>&, const RunAs&);
 template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, detail::kMaxTensors, false>>&, const RunAs&);
 template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, detail::kMaxTensors, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<ReplicaPartition, detail::kMaxTensors, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<ReplicaPartition, detail::kMaxTensors, true>>&, const RunAs&);
 template Kernel find_move_kernel(const Wanted<ScatterQuery<EqualPartition>>&, const RunAs&);
 template Kernel find_move_kernel(const Wanted<ScatterQuery<CountedPartition>>&, const RunAs&);
 template Kernel find_move_kernel(const Wanted<detail::BarrierQuery>&, const RunAs&);

@@ -49,6 +49,14 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   const bool gathers_v = spec.moving == Moving::all_gather_v, scatters_v = spec.moving == Moving::reduce_scatter_v;
   const std::uint64_t width = spec.count;
   const Slots slots = slots_of(spec, n);
+  // With replicas a rank's input is its group's first rank's, and has the rows of all of the group.
+  const std::size_t each = gathers_v ? spec.group_ranks : 1;
+  const bool replicas = each > 1;
+  const auto rows_up_to = [&](std::size_t end) {
+    std::uint64_t rows = 0;
+    for (std::size_t member = (end - 1) / each * each; member < end; ++member) rows += slots.rows[member];
+    return rows;
+  };
   const std::size_t tensors_in_call = gathers_v && spec.second != 0 ? 2 : 1;
   const auto layout = [&](std::uint64_t w) -> Layout {
     switch (spec.moving) {
@@ -62,7 +70,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
       case Moving::reduce_scatter:
         return {n * w, w};
       case Moving::all_gather_v:
-        return {slots.rows[me] * w, slots.begins[n] * w};
+        return {(replicas ? rows_up_to(me / each * each + each) : slots.rows[me]) * w, slots.begins[n] * w};
       case Moving::reduce_scatter_v:
         return {slots.begins[n] * w, slots.slots[me] * w};
       default:
@@ -83,7 +91,8 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     std::size_t input, output;
   } made[2] = {};
   const auto bits = [&](std::size_t member, std::size_t tensor, std::uint64_t i) {
-    return element_bits(setup_.payload, setup_.type, call * 2 + static_cast<unsigned>(tensor), members[member], i);
+    const std::size_t of = members[member / each * each];
+    return element_bits(setup_.payload, setup_.type, call * 2 + static_cast<unsigned>(tensor), of, i);
   };
   const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t i, std::uint64_t value) {
     std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at + i * element, &value, element);
@@ -105,8 +114,9 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
       } else if (spec.moving == Moving::all_to_all) {
         for (std::uint64_t i = 0; i < w; ++i) result(from * w + i, bits(from, k, me * w + i));
       } else if (gathers_v) {
+        const std::uint64_t first = (rows_up_to(from + 1) - slots.rows[from]) * w;
         for (std::uint64_t i = 0; i < slots.slots[from] * w; ++i) {
-          result(slots.begins[from] * w + i, i < slots.rows[from] * w ? bits(from, k, i) : 0);
+          result(slots.begins[from] * w + i, i < slots.rows[from] * w ? bits(from, k, first + i) : 0);
         }
       }
     }
@@ -207,6 +217,14 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     t.kernel = scatter(equal);
   } else if (scatters_v) {
     t.kernel = scatter(counted);
+  } else if (replicas) {
+    detail::ReplicaPartition partition{};
+    static_cast<detail::CountedPartition&>(partition) = counted;
+    partition.own_rows = ~std::uint64_t{0};
+    partition.self = static_cast<std::uint32_t>(me);
+    partition.group_ranks = spec.group_ranks;
+    partition.group_rows = rows_up_to(me / each * each + each);
+    t.kernel = copy.operator()<detail::kMaxTensors>(partition);
   } else if (gathers_v && tensors_in_call > 1) {
     t.kernel = copy.operator()<detail::kMaxTensors>(counted);
   } else if (gathers_v) {

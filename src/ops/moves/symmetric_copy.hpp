@@ -215,7 +215,7 @@ struct SymmetricCopy {
     if (!kHasPlaces<Table> && aligned16 && copy.work.count() == 1 && t.input_stride == t.row_bytes &&
         t.output_stride == t.row_bytes) {
       // Nothing but a base and a number: few blocks have no time for more.
-      const void* const first = outgoing<true>(copy.work.partition, t, rows, receiver).find(0);
+      const void* const first = outgoing<true>(copy.table, t, rows, receiver).find(0);
       const std::ptrdiff_t base = copy.offset_of(t, rows, self, 0);
       return each_pack_of_tiles(
           team, copy, rows, chunk,
@@ -231,7 +231,7 @@ struct SymmetricCopy {
         team, copy, rows, chunk,
         [&](std::uint64_t pack) {
           const CopyTensor& tensor = tensor_of(copy.work, rows, pack);
-          return changed(copy.table, outgoing<aligned16>(copy.work.partition, tensor, rows, receiver).load(pack));
+          return changed(copy.table, outgoing<aligned16>(copy.table, tensor, rows, receiver).load(pack));
         },
         ready,
         [&](std::uint64_t pack, const Pack& payload) {

@@ -33,7 +33,7 @@ class SymmetricPlace {
   // The kernel for `work` in its most specialized form: for one tensor, for outputs in symmetric memory.
   template <class Partition, std::uint32_t most_tensors>
   BoundKernel serve(const CopyWork<Partition, most_tensors>& work, bool aligned16) const {
-    if constexpr (most_tensors != 1) {
+    if constexpr (most_tensors != 1 && Partition::kFirstRowKnown) {  // others have no kernels for one tensor alone
       if (work.tensors == 1) return serve(copy_as<1, false>(work), aligned16);
     }
     if (!found()) return find_kernel(CopyQuery<Partition, most_tensors>{.aligned16 = aligned16}).with(work);

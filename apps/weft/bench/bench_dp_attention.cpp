@@ -1,0 +1,174 @@
+// weft bench dp-attention: tokens that cross between data-parallel attention and layers that all ranks share.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bench/bench_options.hpp"
+#include "bench/crossing_measure.hpp"
+#include "common/commands.hpp"
+#include "common/options.hpp"
+#include "common/sizes.hpp"
+#include "common/values.hpp"
+#include "models/model_choice.hpp"
+#include "workloads/gather_shape.hpp"
+#include "workloads/speed_up.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr Operation kCrossings[] = {Operation::gather_sums, Operation::scatter_sums};
+
+struct DpAttentionBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  ModelChoice model{"deepseek-v3"};
+  std::int64_t hidden = 0;
+  int dp = 0;
+  std::string tokens;
+  std::vector<std::string> loads;
+  std::string methods = "all";
+  Launch launch = {};
+
+  std::vector<std::int64_t> counts(Device device) const;
+  ParallelLayout layout(int world) const;
+  std::vector<Point> points(const Bench& bench, const CrossingForm& form, Device device) const;
+  void write(const Ranks& ranks, const Bench& bench, const CrossingForm& form, const std::vector<Result>& results,
+             const std::vector<std::string>& notes) const;
+  Ranks::Args ranks_args() const;
+  int run() const;
+};
+
+// As in bench gather: on the GPUs at hand, and in a launched job on as many ranks as the launcher has started.
+Ranks::Args DpAttentionBench::ranks_args() const {
+  auto args = options.ranks_args();
+  if (launched()) args.world_size = 0;
+  if (!launched() && options.device != Device::cpu && usable_gpus() > 0)
+    args.world_size = std::min(args.world_size, usable_gpus());
+  return args;
+}
+
+std::vector<std::int64_t> DpAttentionBench::counts(Device device) const {
+  const char* usual = device == Device::cpu ? "1,8,64" : "1,8,64,512,4096";
+  return parse_counts(tokens.empty() ? usual : tokens, "--tokens", kMostRows);
+}
+
+ParallelLayout DpAttentionBench::layout(int world) const {
+  const int tp = options.ranks != 0 ? options.ranks : world;
+  const ParallelLayout layout{.tp = tp, .dp = dp != 0 ? dp : 1};
+  layout.check();
+  if (tp < world) throw Error(Errc::invalid_argument, fmt::format("--tp {}: the launcher started {} ranks", tp, world));
+  return layout;
+}
+
+std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingForm& form, Device device) const {
+  std::vector<Point> all;
+  for (const auto operation : kCrossings) {
+    for (const auto load : {Load::balanced, Load::busy}) {
+      if (!loads.empty() && std::ranges::find(loads, name(load)) == loads.end()) continue;
+      if (load == Load::busy && form.layout.dp == 1) continue;  // no other group can be idle
+      for (const auto count : counts(device)) {
+        Point point{.operation = operation, .load = load, .rows = count, .hidden = form.hidden, .type = options.type};
+        std::size_t tokens_of_all = 0;
+        for (int group = 0; group < form.layout.dp; ++group) tokens_of_all += form.tokens(point, group);
+        point.count = tokens_of_all * static_cast<std::size_t>(form.hidden);
+        for (const auto contender : bench.contenders(operation)) {
+          point.contender = contender;
+          point.launch = is_peer(contender) ? Launch{} : launch;
+          for (const auto method : methods_named(bench, methods)) {
+            point.method = method;
+            all.push_back(point);
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+Table crossing_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
+  const std::vector<Contender> contenders = contenders_in(results, method);
+  std::vector<std::string> columns = {"operation", "load", "tokens", "size"};
+  for (const auto one : contenders) columns.emplace_back(one == Contender::automatic ? "Weft" : name(one));
+  columns.emplace_back("speed-up");
+  Table table(columns, 4);
+  for (const auto& ours : results) {
+    const Point& point = ours.point;
+    if (point.method != method || point.contender != Contender::automatic) continue;
+    std::vector<std::string> cells = {std::string(name(point.operation)), std::string(name(point.load)),
+                                      std::to_string(point.rows), format_bytes(point.bytes())};
+    for (const auto contender : contenders) cells.push_back(cell(in_row(results, point, contender)));
+    cells.push_back(cell(speed_up(ours, best_peer(results, point), crowd)));
+    table.add(cells);
+  }
+  return table;
+}
+
+constexpr const char* kCrossingLegend =
+    "tokens: of an attention group; busy: of the first one, the others have 1. size: all groups' rows.\n"
+    "separate: Weft's reduce_scatter_v and all_gather_v, one behind the other. NCCL, Gloo: their reduce-scatter and\n"
+    "all-gather, or the one of them that groups of one rank need, with as many rows in every group as in the largest.\n"
+    "speed-up: best peer's time over Weft's.\n";
+
+void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const CrossingForm& form,
+                             const std::vector<Result>& results, const std::vector<std::string>& notes) const {
+  const Crowd crowd = crowd_of(ranks, results);
+  if (options.tables_on_stdout()) {
+    fmt::print("Crossings of DP attention, tp {}, dp {}, rows of {} {}{}, µs per operation\n{}\n{}", form.layout.tp,
+               form.layout.dp, form.hidden, name(options.type),
+               launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks),
+               crowd.warning());
+    print_tables(methods_named(bench, methods), [&](Method method) { return crossing_table(results, method, crowd); });
+    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, kCrossingLegend);
+    for (const auto& note : notes) fmt::print("{}\n", note);
+    fmt::print("{}", crowd.warning());
+  }
+  options.write_results({"bench dp-attention", arguments, notes, crowd}, ranks, results);
+}
+
+int DpAttentionBench::run() const {
+  static_cast<void>(counts(Device::cpu));  // complains of bad numbers before anything is started
+  if (options.ranks != 0) static_cast<void>(layout(options.ranks));
+  Ranks ranks(ranks_args());
+  const ParallelLayout asked = layout(ranks.world_size());
+  CrossingForm form{.layout = scaled(asked, ranks.world_size()), .hidden = hidden};
+  if (hidden == 0) form.hidden = model.shape().hidden;
+  std::size_t largest = 0;
+  for (const auto count : counts(ranks.device()))
+    largest = std::max(largest, crossing_bytes(form, {.rows = count, .type = options.type}));
+  const auto bench = open_crossing_bench(ranks, options.bench_args(largest), form);
+  auto notes = bench->notes();
+  if (form.layout.tp != asked.tp)
+    notes.push_back(fmt::format("tp {}, dp {} does not fit: the {} present ranks were measured as tp {}, dp {}",
+                                asked.tp, asked.dp, form.layout.tp, form.layout.tp, form.layout.dp));
+  const auto results = run_points(ranks, *bench, points(*bench, form, ranks.device()), options.samples);
+  if (ranks.leader()) write(ranks, *bench, form, results, notes);
+  return all_correct(results) ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<DpAttentionBench>();
+  bench->arguments = arguments;
+  bench->model.add_to(app, "--model", "Model that gives the hidden size");
+  app.add_option("--hidden", bench->hidden, "Elements of a row (default: the model's)")
+      ->check(whole_number(1, 1 << 20));
+  auto* tp = app.add_option("--tp", bench->options.ranks,
+                            "Ranks, like --ranks; a layout for more GPUs than there are is measured on those present")
+                 ->check(whole_number(1, 72));
+  app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: 1)")->check(whole_number(1, 72));
+  app.add_option("--tokens", bench->tokens, "Tokens of an attention group, \"1,8,64\" (default: 1 to 4096 on GPUs)");
+  app.add_option("--load", bench->loads, "balanced, busy (default: both)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>{"balanced", "busy"}));
+  add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
+  add_method(app, bench->methods);
+  add_launch(app, bench->launch, "Weft's kernels, and so the most SMs that they use");
+  bench->options.add_to(app);
+  tp->excludes(app.get_option("--ranks"));
+  bench->options.add_data_to(app);
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

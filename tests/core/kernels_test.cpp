@@ -156,7 +156,8 @@ TEST(Kernels, Crossings) {
   Found found;
   for (const bool aligned16 : {false, true}) {
     for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32})
-      found.add(detail::CrossingQuery{.type = type, .aligned16 = aligned16});
+      for (std::uint32_t size = 2; size <= detail::kMaxRanks; ++size)
+        found.add(detail::CrossingQuery{.type = type, .size = size, .aligned16 = aligned16});
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::CrossingFamily>().size());
 }

@@ -29,14 +29,16 @@ TEST_P(GpuCrossings, EveryShapeOfCountsInEveryKindOfSlot) {
 TEST_P(GpuCrossings, LongOnesOnAnyGrid) {
   GpuWorld& world = lasting_gpu_world(GetParam(), small_gpu_slots);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    for (Move move : long_crossings(GetParam(), 300)) {
+    for (Move move : long_crossings(GetParam(), 600 / GetParam())) {
       for (const Launch& launch : {Launch{.blocks = 2, .threads = 128}, Launch{.blocks = 3, .threads = 512},
                                    Launch{.blocks = 6 + rank % 3, .threads = 256}}) {
         move.launch = launch;
         ++move.seed;
+        gpu.reset();
         run_on_gpu_rank(communicator, gpu, move);
       }
       move.launch = world.launch(move.seed);
+      gpu.reset();
       run_on_gpu_rank(communicator, gpu, move);
     }
   }));

@@ -16,17 +16,17 @@
 
 namespace weft::detail {
 
-template <DataType type, bool aligned16>
-struct Crossing : CrossingUnits<type, aligned16> {
-  using Units = CrossingUnits<type, aligned16>;
+template <DataType type, std::uint32_t known_size, bool aligned16>
+struct Crossing : CrossingUnits<type, known_size, aligned16> {
+  using Units = CrossingUnits<type, known_size, aligned16>;
   using typename Units::Wire;
   using Units::kBatch;
   using Units::kWirePacks;
   using Area = typename Units::Area;
   using Work = CrossingWork;
-  using OneHop = OneHopCrossing<type, aligned16>;
+  using OneHop = OneHopCrossing<type, known_size, aligned16>;
   using Chunks = FlowCrossing<Reduction<type, Ops::sum, Plain>, aligned16>;
-  using Handshake = detail::Handshake<0>;
+  using Handshake = detail::Handshake<known_size>;
   static constexpr int kPhases = 3;
   static constexpr int kMostThreads = kMoveThreads;
   static constexpr BeginScope kBeginScope = BeginScope::block;
@@ -34,19 +34,27 @@ struct Crossing : CrossingUnits<type, aligned16> {
   // As in moves/push_copy.hpp.
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.partition.shards.warp_groups; }
 
+  // The input's first row is some rank's first, whatever the counts: a thread loads its pack there before it knows
+  // them.
   struct ThreadPlan {
     HeaderAddress header;  // in the control block
+    const void* source;    // whole rows: that pack, as far as there is room; else null
   };
   template <Team T>
-  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work&) {
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
     ThreadPlan p{};
-    Handshake::in_control(team, call, p.header);
+    if (Handshake::in_control(team, call, p.header)) return p;
+    if constexpr (aligned16) p.source = work.rows_from<true>(0, work.partition.input_rows()).find(share_of(team).first);
+    team.settle(p.source);
     return p;
   }
-  using Prefetched = CrossingPartition::Prefetched;
+  struct Prefetched {
+    CrossingPartition::Prefetched counts;
+    Pack first;
+  };
   template <Team T>
-  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
-    return work.partition.prefetch(team);
+  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan& p) {
+    return {.counts = work.partition.prefetch(team), .first = Rows<true>::load_found(p.source)};
   }
 
   template <int phase, Team T>
@@ -57,7 +65,7 @@ struct Crossing : CrossingUnits<type, aligned16> {
       const auto note = [&](std::uint64_t, std::uint64_t) -> std::uint64_t {
         return team.block_rank() == 0 ? table.hash(s.size()) : OneHop::most_units(work, table, s.size());
       };
-      if (!partition_fits(team, s, work.partition, prefetched, note)) return false;
+      if (!partition_fits(team, s, work.partition, prefetched.counts, note)) return false;
     }
     if (team.block_rank() == 0) {
       if constexpr (phase < 2) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
@@ -67,7 +75,7 @@ struct Crossing : CrossingUnits<type, aligned16> {
     const bool one_go = work.units(table.most_rows()) * kWirePacks <= work.slot_packs;
     if constexpr (phase == 0) {
       if (one_hop) {
-        OneHop::send(team, s, work, table);
+        OneHop::send(team, s, work, table, aligned16 ? &prefetched.first : nullptr);
       } else if (one_go) {
         send(team, s, work, table);
       }
@@ -90,7 +98,7 @@ struct Crossing : CrossingUnits<type, aligned16> {
     if (work.partition.shards.padding == Padding::none) return;
     const auto [first, step] = share_of(team);
     const auto clear = [&](std::uint64_t begin, std::uint64_t end) {
-      const Rows<aligned16> pads = work.pads<aligned16>(begin, end);
+      const Rows<aligned16> pads = work.rows_at<aligned16>(begin, end - begin);
       for (std::uint64_t i = first; i < pads.packs(); i += step) pads.put(i, Pack{});
     };
     if (!work.partition.gathers) {

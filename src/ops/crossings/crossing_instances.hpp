@@ -7,11 +7,13 @@
 
 namespace weft::detail {
 
-template <DataType type, bool aligned16 = false>
-using CrossingOf = Instance<Crossing<type, aligned16>, CrossingQuery{.type = type, .aligned16 = aligned16}>;
+template <DataType type, std::uint32_t size = 0, bool aligned16 = false>
+using CrossingOf =
+    Instance<Crossing<type, size, aligned16>, CrossingQuery{.type = type, .size = size, .aligned16 = aligned16}>;
 
 struct CrossingFamily {
-  using List = Instances<CrossingOf<DataType::bf16, true>, CrossingOf<DataType::bf16>, CrossingOf<DataType::f16>,
+  using List = Instances<CrossingOf<DataType::bf16, 0, true>, CrossingOf<DataType::bf16, 2, true>,
+                         CrossingOf<DataType::bf16, 4, true>, CrossingOf<DataType::bf16>, CrossingOf<DataType::f16>,
                          CrossingOf<DataType::f32>, CrossingOf<DataType::i32>>;
 };
 

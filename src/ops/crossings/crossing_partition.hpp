@@ -48,6 +48,8 @@ struct CrossingPartition {
   WEFT_FN Circle summing(std::uint32_t rank) const { return gathers ? group_of(rank) : Circle{0, shards.ranks}; }
   WEFT_FN Circle sharing(std::uint32_t rank) const { return gathers ? Circle{0, shards.ranks} : group_of(rank); }
 
+  // Room of the input.
+  WEFT_FN std::uint64_t input_rows() const { return gathers ? own_rows : shards.whole_rows; }
   // The row of the input at which the owner's shard begins, and that of the output.
   template <class Table>
   WEFT_FN std::uint64_t input_row(const Table& table, std::uint32_t owner) const {

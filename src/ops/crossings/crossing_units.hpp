@@ -9,9 +9,9 @@
 namespace weft::detail {
 
 // A unit is a pack of payload; it takes one or two packs of the wire.
-template <DataType type, bool aligned16>
-struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, 0, aligned16> {
-  using Instance = AllReduceInstance<Reduction<type, Ops::sum>, 0, aligned16>;
+template <DataType type, std::uint32_t known_size, bool aligned16>
+struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, aligned16> {
+  using Instance = AllReduceInstance<Reduction<type, Ops::sum>, known_size, aligned16>;
   using Instance::kBatch;
   using typename Instance::R;
   using typename Instance::Wire;

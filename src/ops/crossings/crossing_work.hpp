@@ -19,20 +19,23 @@ struct CrossingWork {
 
   // Packs of payload.
   WEFT_FN std::uint64_t units(std::uint64_t rows) const { return (rows * row_bytes + sizeof(Pack) - 1) / sizeof(Pack); }
+  // Rows of the input, and of the output.
+  template <bool aligned16>
+  WEFT_FN Rows<aligned16> rows_from(std::uint64_t first, std::uint64_t rows) const {
+    return {static_cast<const std::byte*>(input) + first * input_stride, rows, row_bytes, input_stride};
+  }
+  template <bool aligned16>
+  WEFT_FN Rows<aligned16> rows_at(std::uint64_t first, std::uint64_t rows) const {
+    return {static_cast<std::byte*>(output) + first * output_stride, rows, row_bytes, output_stride};
+  }
   // The shard of `owner`: this rank's part of its sum, and the place of the sum.
   template <bool aligned16, class Table>
   WEFT_FN Rows<aligned16> part_of(const Table& table, std::uint32_t owner) const {
-    const auto* const from = static_cast<const std::byte*>(input);
-    return {from + partition.input_row(table, owner) * input_stride, table.rows_of(owner), row_bytes, input_stride};
+    return rows_from<aligned16>(partition.input_row(table, owner), table.rows_of(owner));
   }
   template <bool aligned16, class Table>
   WEFT_FN Rows<aligned16> place_of(const Table& table, std::uint32_t owner) const {
-    auto* const to = static_cast<std::byte*>(output);
-    return {to + partition.output_row(table, owner) * output_stride, table.rows_of(owner), row_bytes, output_stride};
-  }
-  template <bool aligned16>
-  WEFT_FN Rows<aligned16> pads(std::uint64_t first, std::uint64_t end) const {
-    return {static_cast<std::byte*>(output) + first * output_stride, end - first, row_bytes, output_stride};
+    return rows_at<aligned16>(partition.output_row(table, owner), table.rows_of(owner));
   }
 };
 

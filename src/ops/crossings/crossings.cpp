@@ -97,7 +97,9 @@ class CrossingCall : public detail::GroupCall {
   void each_step(Run run) const {
     if (auto step = detail::numbers_step(channel(), args_.counts)) run(std::move(*step));
     const auto aligned16 = [](const Extent& e) { return detail::rows_are_aligned16(e.data, e.row_bytes, e.stride); };
-    const detail::CrossingQuery query{.type = args_.type, .aligned16 = aligned16(input_) && aligned16(output_)};
+    const detail::CrossingQuery query{.type = args_.type,
+                                      .size = static_cast<std::uint32_t>(channel().size()),
+                                      .aligned16 = aligned16(input_) && aligned16(output_)};
     const std::size_t own_rows = gathers ? args_.input_rows : args_.output_rows;
     const std::size_t whole_rows = gathers ? args_.output_rows : args_.input_rows;
     constexpr std::size_t any =

@@ -62,7 +62,9 @@ void AllReduceProgram::fill_crossing(unsigned call, unsigned rank) {
   const std::uint64_t lacking = setup_.faults.no_room && setup_.is_odd(call, rank) ? 1 : 0;
   const auto aligned16 = [&](std::size_t at) { return detail::rows_are_aligned16(memory + at, row, row); };
   t.kernel = find_crossing_kernel(
-      {.query = {.type = setup_.type, .aligned16 = aligned16(input) && aligned16(output)},
+      {.query = {.type = setup_.type,
+                 .size = static_cast<std::uint32_t>(n),
+                 .aligned16 = aligned16(input) && aligned16(output)},
        .work = {.partition = {.shards = {.counts = spec.counts.data(),
                                          .ranks = static_cast<std::uint32_t>(n),
                                          .sharding = Sharding::none,

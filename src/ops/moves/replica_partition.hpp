@@ -25,6 +25,7 @@ WEFT_FN Circle group_of(std::uint32_t rank, std::uint32_t group_ranks) {
 template <class Table>
 WEFT_FN std::uint64_t rows_before(const Table& table, const Circle& group, std::uint32_t owner) {
   std::uint64_t rows = 0;
+  WEFT_NO_UNROLL
   for (std::uint32_t rank = group.first; rank < owner; ++rank) rows += table.rows_of(rank);
   return rows;
 }

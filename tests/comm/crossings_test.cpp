@@ -118,7 +118,7 @@ TEST(CrossingArguments, ErrorsNameTheValueAndTheRange) {
   }
 }
 
-// What the crossing's own checks reject; with one rank per group they are those of all_gather_v and reduce_scatter_v.
+// The crossing's own checks; with one rank per group they are those of all_gather_v and reduce_scatter_v.
 TEST(CrossingArguments, OfGroupsOfTwo) {
   const auto says = [](auto change) {
     return run_world(2, cpu_config(),

@@ -7,8 +7,8 @@
 
 namespace weft::test {
 
-// Groups of every size, counts of every shape in every kind of slot, every type, rows of any width, at any distance and
-// at any address.
+// Groups of every size, counts of every shape in every kind of slot, every type. Rows have any width and distance, and
+// are at any address.
 std::vector<Move> crossings_of_every_shape(int ranks);
 
 // Rows that take many rounds of small slots.

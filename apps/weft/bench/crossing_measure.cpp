@@ -39,7 +39,7 @@ class CrossingMeasurement final : public RankBench {
   }
 
  private:
-  // What a rank of this process has.
+  // Belongings of one rank of this process.
   struct Mine {
     std::optional<Group> group;      // its attention group, once needed
     std::int32_t* counts = nullptr;  // of all ranks' shards, and of its attention group's tokens

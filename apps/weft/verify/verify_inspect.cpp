@@ -17,8 +17,8 @@
 #include "comm/state.hpp"
 #include "common/progress.hpp"
 #include "common/sizes.hpp"
-#include "ops/all_reduce/all_reduce_plan.hpp"
 #include "verify/verify_advice.hpp"
+#include "verify/verify_points.hpp"
 
 namespace weft::cli {
 namespace {
@@ -48,12 +48,13 @@ class Inspection {
   void add_norms(World& world);
   void add_gathers(World& world);
   void add_crossings(World& world);
+  void add_point(World& world, const Point& point, const std::string& what);
   void add_moves(World& world);
   void add_exchanges(World& world);
   void check_pairs(Ranks& ranks);
   void add(const Result& result, std::string what, std::string who, std::vector<int> ranks, const char* advice);
   void add_world(const Result& result, std::string what);
-  std::vector<Point> points(bool direct) const;
+  Verified verified(bool direct = true) const;
   std::size_t most() const;
   int samples() const { return args_.thorough ? 9 : 3; }
   // GB/s each way between the GPUs of two ranks; 0 if ranks share GPUs, or if the rate is unknown.
@@ -74,38 +75,6 @@ std::size_t Inspection::most() const {
   if (args_.most_bytes != 0) return args_.most_bytes;
   if (found_.device == Device::cpu) return args_.thorough ? 16 * MiB : 2 * MiB;
   return args_.thorough ? 256 * MiB : 64 * MiB;
-}
-
-// Every size class, and an odd size, which takes another instance. Other operations, and types of which models reduce
-// little, share everything with sums except the addition.
-std::vector<Point> Inspection::points(bool direct) const {
-  std::vector<std::size_t> sizes = {8, 1000 * 8 + 24, 64 * KiB, 512 * KiB, 2 * MiB, 16 * MiB, 64 * MiB, 256 * MiB};
-  std::erase_if(sizes, [&](std::size_t bytes) { return bytes > most(); });
-  for (std::size_t more = sizes.back() * 4; sizes.back() >= 16 * MiB && more < most(); more *= 4) sizes.push_back(more);
-  if (const std::size_t last = most() / 16 * 16; last > sizes.back()) sizes.push_back(last);
-  std::vector<Contender> algorithms = {Contender::automatic};
-  if (direct) algorithms.insert(algorithms.end(), {Contender::one_shot, Contender::two_shot, Contender::pipelined});
-  if (args_.ranks.config.multicast)
-    algorithms.insert(algorithms.end(), {Contender::multimem_one_shot, Contender::multimem_two_shot});
-  std::vector<Point> all;
-  for (const auto type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8}) {
-    for (const auto op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
-      const bool common = op == ReduceOp::sum && type != DataType::i64 && type != DataType::u8;
-      for (const auto bytes : sizes) {
-        if (!common && bytes > (op == ReduceOp::max ? MiB : 64 * KiB) && !args_.thorough) continue;
-        for (const auto algorithm : algorithms) {
-          if (is_multimem(algorithm) && !detail::multimem_adds(type, op)) continue;
-          all.push_back({.count = bytes / size_of(type) - (bytes % 16 == 8 && bytes > 8 ? 1 : 0),
-                         .type = type,
-                         .op = op,
-                         .contender = algorithm,
-                         .method = methods_of(found_.device).front()});
-        }
-      }
-    }
-  }
-  std::ranges::stable_sort(all, {}, [](const Point& point) { return point.bytes(); });
-  return all;
 }
 
 bool Inspection::run_steps(const Steps& steps) {
@@ -192,24 +161,9 @@ void Inspection::add_norms(World& world) {
 
 void Inspection::add_gathers(World& world) {
   const GatherModel rows{.layout = {.tp = found_.world, .dp = found_.world}, .hidden = 1024};
-  std::vector<Point> gathers;
+  const std::vector<Point> gathers = gather_points(verified(), rows);
   std::size_t bytes = 0;
-  for (const auto operation :
-       {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all, Operation::broadcast,
-        Operation::all_gather_v, Operation::reduce_scatter_v, Operation::four_tensors}) {
-    for (const std::int64_t tokens : {1, 33, 2048}) {
-      const bool ragged = is_ragged(operation);
-      Point point = gather_point(rows, operation, ragged ? Load::busy : Load::balanced, tokens, DataType::bf16);
-      if (gather_bytes(rows, point) > most()) continue;
-      bytes = std::max(bytes, gather_bytes(rows, point));
-      point.method = methods_of(found_.device).front();
-      for (const auto where : {Contender::automatic, Contender::symmetric}) {
-        if (where == Contender::symmetric && !is_copy(operation)) continue;
-        point.contender = where;
-        gathers.push_back(point);
-      }
-    }
-  }
+  for (const Point& point : gathers) bytes = std::max(bytes, gather_bytes(rows, point));
   world.steps.emplace_back("memory for gathers", [&world, rows, bytes] {
     world.bench.reset();
     world.bench = open_gather_bench(world.ranks, {.data = Data::random, .max_bytes = bytes, .peers = false}, rows);
@@ -217,37 +171,33 @@ void Inspection::add_gathers(World& world) {
   for (const Point& point : gathers) {
     const std::string what = fmt::format("{} {}{}", name(point.operation), name(point.load),
                                          point.contender == Contender::symmetric ? " into symmetric memory" : "");
-    world.steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())),
-                             [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });
+    add_point(world, point, what);
   }
 }
 
-// All ranks are one attention group.
 void Inspection::add_crossings(World& world) {
-  const CrossingForm form{.layout = {.tp = found_.world}, .hidden = 1024};
-  std::vector<Point> crossings;
+  const CrossingForm form{.layout = {.tp = found_.world}, .hidden = 1024};  // all ranks are one attention group
+  const std::vector<Point> crossings = crossing_points(verified(), form);
   std::size_t bytes = 0;
-  for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
-    for (const std::int64_t tokens : {1, 33, 2048}) {
-      const Point point{.operation = operation,
-                        .count = static_cast<std::size_t>(tokens * form.hidden),
-                        .rows = tokens,
-                        .hidden = form.hidden,
-                        .method = methods_of(found_.device).front()};
-      if (crossing_bytes(form, point) > most()) continue;
-      bytes = std::max(bytes, crossing_bytes(form, point));
-      crossings.push_back(point);
-    }
-  }
+  for (const Point& point : crossings) bytes = std::max(bytes, crossing_bytes(form, point));
   world.steps.emplace_back("memory for crossings", [&world, form, bytes] {
     world.bench.reset();
     world.bench = open_crossing_bench(world.ranks, {.data = Data::random, .max_bytes = bytes, .peers = false}, form);
   });
-  for (const Point& point : crossings) {
-    const std::string what(name(point.operation));
-    world.steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())),
-                             [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });
-  }
+  for (const Point& point : crossings) add_point(world, point, std::string(name(point.operation)));
+}
+
+void Inspection::add_point(World& world, const Point& point, const std::string& what) {
+  world.steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())),
+                           [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });
+}
+
+Verified Inspection::verified(bool direct) const {
+  return {.device = found_.device,
+          .most = most(),
+          .direct = direct,
+          .multicast = args_.ranks.config.multicast,
+          .thorough = args_.thorough};
 }
 
 void Inspection::add_moves(World& world) {
@@ -293,7 +243,7 @@ void Inspection::check_world(Ranks& ranks) {
                              .expected = "every rank reaches every other rank's memory",
                              .got = found_.fabric,
                              .advice = kNoPeerMemory});
-  const auto all = points(direct);
+  const auto all = sum_points(verified(direct));
   std::size_t largest = 0;
   for (const Point& point : all) largest = std::max(largest, point.bytes());
   World world{.ranks = ranks};

@@ -16,6 +16,7 @@ Weft has no gradients: a tensor that requires one is refused while gradients are
 
 from weft.torch._communicator import communicator
 from weft.torch.exchange import Exchange, symmetric_tensor
-from weft.torch.group import Counts, Group
+from weft.torch._counts import Counts
+from weft.torch.group import Group
 
 __all__ = ["Counts", "Exchange", "Group", "communicator", "symmetric_tensor"]

@@ -29,6 +29,13 @@ def options(tag: int, blocks: int, threads: int, op: int = 0, algorithm: int = 0
     return tag | blocks << 32 | threads << 44 | op << 55 | algorithm << 58
 
 
+def reduction_options(op: str, algorithm: str, tag: int, blocks: int, threads: int) -> int:
+    if op == "sum" and algorithm == "automatic" and not (tag or blocks or threads):
+        return 0
+    numbers = number("op", op, OPS), number("algorithm", algorithm, ALGORITHMS)
+    return options(tag, blocks, threads, *numbers)
+
+
 def _define() -> None:
     _core._torch_define()
 

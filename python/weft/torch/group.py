@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import torch
@@ -10,30 +9,10 @@ import torch
 from weft import _core
 from weft._core import Group as CoreGroup
 from weft.torch import _operators as operators
+from weft.torch._counts import Counts
 from weft.torch._operators import CURRENT_STREAM, Watched, is_compiling
 
 Message = tuple[torch.Tensor, int] | tuple[torch.Tensor, int, int]
-
-
-class Counts:
-    """How many rows each rank has: weft.Counts, of tensors or lists.
-
-    Tensors on the group's device may change between replays of a captured graph. Lists, and tensors on the CPU, are
-    read when the call is made.
-    """
-
-    def __init__(
-        self,
-        rows: torch.Tensor | Sequence[int],
-        *,
-        sharding: str = "none",
-        padding: str = "none",
-        slot_rows: int = 0,
-        slots: torch.Tensor | Sequence[int] | None = None,
-    ) -> None:
-        self.rows, self.slots, self.slot_rows = _numbers(rows), None if slots is None else _numbers(slots), slot_rows
-        self.sharding = operators.number("sharding", sharding, operators.SHARDINGS)
-        self.padding = operators.number("padding", padding, operators.PADDINGS)
 
 
 class Group:
@@ -62,7 +41,7 @@ class Group:
         threads: int = 0,
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
-        options = _reduction_options(op, algorithm, tag, blocks, threads)
+        options = operators.reduction_options(op, algorithm, tag, blocks, threads)
         if not options and not is_compiling():
             try:
                 self.group.all_reduce(x, stream=CURRENT_STREAM)
@@ -83,7 +62,7 @@ class Group:
         threads: int = 0,
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
-        options = _reduction_options(op, algorithm, tag, blocks, threads)
+        options = operators.reduction_options(op, algorithm, tag, blocks, threads)
         if not (options or is_compiling() or _core._torch_must_see(x)):
             result = torch.empty_like(x, memory_format=torch.contiguous_format)
             self.group.all_reduce(result, x, stream=CURRENT_STREAM)
@@ -103,7 +82,7 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = on rank `root` of the group, the reduction over ranks of their inputs."""
-        options = _reduction_options(op, "automatic", tag, blocks, threads)
+        options = operators.reduction_options(op, "automatic", tag, blocks, threads)
         if not options and not is_compiling():
             try:
                 self.group.reduce(output, input, root=root, stream=CURRENT_STREAM)
@@ -136,7 +115,7 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = this rank's part of the reduction of all inputs."""
-        options = _reduction_options(op, "automatic", tag, blocks, threads)
+        options = operators.reduction_options(op, "automatic", tag, blocks, threads)
         if not options and not is_compiling():
             try:
                 self.group.reduce_scatter_tensor(output, input, stream=CURRENT_STREAM)
@@ -310,7 +289,7 @@ class Group:
             scale_group_stride,
             epsilon,
             gamma_plus_one,
-            _reduction_options("sum", algorithm, tag, blocks, threads),
+            operators.reduction_options("sum", algorithm, tag, blocks, threads),
         )
 
     def all_gather_v(
@@ -344,7 +323,7 @@ class Group:
     ) -> None:
         """output = this rank's slot of the reduction of all inputs."""
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        options = _reduction_options(op, "automatic", tag, blocks, threads)
+        options = operators.reduction_options(op, "automatic", tag, blocks, threads)
         operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, options)
 
     def gather_sums(
@@ -418,16 +397,3 @@ def _peer_and_tag(message: Message) -> tuple[int, int]:
     if len(message) not in (2, 3):
         raise ValueError(f"a message is (tensor, peer) or (tensor, peer, tag), not {len(message)} values")
     return message[1], operators.options(message[2], 0, 0) if len(message) == 3 else 0
-
-
-def _numbers(given: torch.Tensor | Sequence[int]) -> torch.Tensor:
-    if isinstance(given, torch.Tensor):
-        return given
-    return torch.tensor([operator.index(number) for number in given], dtype=torch.int32, device="cpu")
-
-
-def _reduction_options(op: str, algorithm: str, tag: int, blocks: int, threads: int) -> int:
-    if op == "sum" and algorithm == "automatic" and not (tag or blocks or threads):
-        return 0
-    numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)
-    return operators.options(tag, blocks, threads, *numbers)

@@ -1,4 +1,4 @@
-// What crossings in one hop and in two have in common: units of payload on the wire, and their sums.
+// Common parts of crossings in one hop and in two: units of payload on the wire, and their sums.
 #pragma once
 
 #include <cstdint>

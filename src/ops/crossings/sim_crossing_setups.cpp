@@ -43,7 +43,22 @@ std::vector<CallSetup> calls_of(Way way) {
 
 std::vector<Setup> small_crossing_setups() {
   const std::vector<Grid> apart{{.blocks = 3, .threads = 1}};
+  // Ranks that have the same rows: each sends its own part of them.
+  const auto replicas = [](bool flows, bool symmetric) {
+    return CallSetup{.count = 8,
+                     .moving = Moving::all_gather_v,
+                     .flows = flows,
+                     .symmetric = symmetric,
+                     .counts = {1, 2},
+                     .second = 8,
+                     .group_ranks = 2};
+  };
   return {
+      {.name = "all-gather-v-replicas",
+       .calls = {replicas(false, false), replicas(true, false), replicas(true, true)},
+       .bound = 1,
+       .pipeline_slots = 2,
+       .symmetric_bytes = 256},
       {.name = "crossings-one-hop", .calls = calls_of({.counts = {0, 1}, .one_hop = true}), .bound = 1},
       {.name = "crossings-one-hop-cpu",
        .atomic_bytes = 8,

@@ -70,21 +70,6 @@ std::vector<Setup> small_move_setups() {
                     .bound = 1,
                     .pipeline_slots = 2,
                     .symmetric_bytes = 128});
-  // Ranks that have the same rows: each sends its own part of them.
-  const auto replicas = [](bool flows, bool symmetric) {
-    return CallSetup{.count = 8,
-                     .moving = Moving::all_gather_v,
-                     .flows = flows,
-                     .symmetric = symmetric,
-                     .counts = {1, 2},
-                     .second = 8,
-                     .group_ranks = 2};
-  };
-  setups.push_back({.name = "all-gather-v-replicas",
-                    .calls = {replicas(false, false), replicas(true, false), replicas(true, true)},
-                    .bound = 1,
-                    .pipeline_slots = 2,
-                    .symmetric_bytes = 256});
   // Slots whose lengths follow neither from rows nor from the other slots.
   for (const Moving moving : {Moving::all_gather_v, Moving::reduce_scatter_v}) {
     const char* const kind = moving == Moving::all_gather_v ? "all-gather" : "reduce-scatter";

@@ -2,20 +2,22 @@
 
 #include <algorithm>
 
+#include "base/units.hpp"
 #include "ops/all_reduce/all_reduce_plan.hpp"
 
 namespace weft::cli {
 namespace {
 
-constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+using detail::kKiB, detail::kMiB;
 constexpr std::int64_t kTokens[] = {1, 33, 2048};
 
 }  // namespace
 
 std::vector<Point> sum_points(const Verified& verified) {
-  std::vector<std::size_t> sizes = {8, 1000 * 8 + 24, 64 * KiB, 512 * KiB, 2 * MiB, 16 * MiB, 64 * MiB, 256 * MiB};
+  std::vector<std::size_t> sizes = {8,        1000 * 8 + 24, 64 * kKiB, 512 * kKiB,
+                                    2 * kMiB, 16 * kMiB,     64 * kMiB, 256 * kMiB};
   std::erase_if(sizes, [&](std::size_t bytes) { return bytes > verified.most; });
-  for (std::size_t more = sizes.back() * 4; sizes.back() >= 16 * MiB && more < verified.most; more *= 4)
+  for (std::size_t more = sizes.back() * 4; sizes.back() >= 16 * kMiB && more < verified.most; more *= 4)
     sizes.push_back(more);
   if (const std::size_t last = verified.most / 16 * 16; last > sizes.back()) sizes.push_back(last);
   std::vector<Contender> algorithms = {Contender::automatic};
@@ -28,7 +30,7 @@ std::vector<Point> sum_points(const Verified& verified) {
     for (const auto op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
       const bool common = op == ReduceOp::sum && type != DataType::i64 && type != DataType::u8;
       for (const auto bytes : sizes) {
-        if (!common && bytes > (op == ReduceOp::max ? MiB : 64 * KiB) && !verified.thorough) continue;
+        if (!common && bytes > (op == ReduceOp::max ? kMiB : 64 * kKiB) && !verified.thorough) continue;
         for (const auto algorithm : algorithms) {
           if (is_multimem(algorithm) && !detail::multimem_adds(type, op)) continue;
           all.push_back({.count = bytes / size_of(type) - (bytes % 16 == 8 && bytes > 8 ? 1 : 0),

@@ -59,7 +59,7 @@ std::vector<Setup> small_crossing_setups() {
        .bound = 1,
        .pipeline_slots = 2,
        .symmetric_bytes = 256},
-      {.name = "crossings-one-hop", .calls = calls_of({.counts = {0, 1}, .one_hop = true}), .bound = 1},
+      {.name = "crossings-one-hop", .calls = calls_of({.counts = {1, 2}, .one_hop = true}), .bound = 1},
       {.name = "crossings-one-hop-cpu",
        .atomic_bytes = 8,
        .one_thread = true,

@@ -92,7 +92,7 @@ def record(weft, jobs):
     """Runs `weft simulate` under each scheduler, a process for each set-up, and keeps its reports."""
     listed = listed_by(weft)
     setups, small = list(listed), [setup for setup, searched in listed.items() if searched]
-    each = -(-EXECUTIONS // (2 * len(setups)))
+    each = max(-(-EXECUTIONS // (2 * len(setups))), LEAST_RANDOM_SMALL)
     # The searches come first, since some take longest.
     campaigns = [(["--scheduler", "exhaustive", "--executions", str(EXECUTIONS)], small)]
     campaigns += [(["--scheduler", scheduler, "--executions", str(each), "--seed", str(SEED)], setups)

@@ -82,8 +82,8 @@ class CrossingCall : public detail::GroupCall {
                                .streams = 1,
                                .launch = args_.launch,
                                .max_blocks = group.communicator().max_blocks()});
-    return {detail::fingerprint(kRange, args_.width, args_.type, args_.group_ranks, detail::fingerprint(args_.counts),
-                                args_.tag),
+    return {detail::fingerprint(detail::name_of_operation<CrossingCall>(), args_.width, args_.type, args_.group_ranks,
+                                detail::fingerprint(args_.counts), args_.tag),
             CrossingWords{.gathers = gathers,
                           .type = args_.type,
                           .group_ranks = static_cast<std::uint32_t>(args_.group_ranks),

@@ -21,6 +21,25 @@ def scattered(
     rank: int,
     row_bytes: int,
 ) -> bytes: ...
+def gathered_sums(
+    type: str,
+    rows: Sequence[int],
+    padding: str,
+    slot_rows: int,
+    group_ranks: int,
+    messages: Sequence[bytes],
+    row_bytes: int,
+) -> bytes: ...
+def scattered_sums(
+    type: str,
+    rows: Sequence[int],
+    padding: str,
+    slot_rows: int,
+    group_ranks: int,
+    messages: Sequence[bytes],
+    rank: int,
+    row_bytes: int,
+) -> bytes: ...
 def taken(
     rows: Sequence[int],
     padding: str,

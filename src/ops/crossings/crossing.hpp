@@ -96,10 +96,10 @@ struct Crossing : CrossingUnits<type, known_size, aligned16> {
   template <Team T, class Table>
   static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table) {
     if (work.partition.shards.padding == Padding::none) return;
-    const auto [first, step] = share_of(team);
+    const Share share = share_of(team);
     const auto clear = [&](std::uint64_t begin, std::uint64_t end) {
       const Rows<aligned16> pads = work.rows_at<aligned16>(begin, end - begin);
-      for (std::uint64_t i = first; i < pads.packs(); i += step) pads.put(i, Pack{});
+      for (std::uint64_t i = share.first; i < pads.packs(); i += share.step) pads.put(i, Pack{});
     };
     if (!work.partition.gathers) {
       const Circle group = work.partition.group_of(s.rank());

@@ -49,7 +49,7 @@ Ranks::Args DpAttentionBench::ranks_args() const {
 }
 
 std::vector<std::int64_t> DpAttentionBench::counts(Device device) const {
-  const char* usual = device == Device::cpu ? "1,8,64" : "1,8,64,512,4096";
+  const char* usual = device == Device::cpu ? "1,8,64" : "1,8,64,128,512";
   return parse_counts(tokens.empty() ? usual : tokens, "--tokens", kMostRows);
 }
 
@@ -158,7 +158,7 @@ Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& ar
                             "Ranks, like --ranks; a layout for more GPUs than there are is measured on those present")
                  ->check(whole_number(1, 72));
   app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: 1)")->check(whole_number(1, 72));
-  app.add_option("--tokens", bench->tokens, "Tokens of an attention group, \"1,8,64\" (default: 1 to 4096 on GPUs)");
+  app.add_option("--tokens", bench->tokens, "Tokens of an attention group, \"1,8,64\" (default: 1 to 512 on GPUs)");
   app.add_option("--load", bench->loads, "balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>{"balanced", "busy"}));

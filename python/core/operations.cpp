@@ -187,7 +187,7 @@ GatheredPair gathered_pair(const Tensor& out, const Tensor& in) {
 
 namespace {
 
-// Of a call that sums rows.
+// The arguments of a call that sums rows.
 template <class Args>
 Args ragged_sums_args(const Tensor& out, const Tensor& in) {
   const Rows to = ragged_rows_of("output", out), from = ragged_rows_of("input", in);

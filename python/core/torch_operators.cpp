@@ -189,8 +189,10 @@ void all_gather_v(Stack& stack) {
       weft::all_gather_v);
 }
 
-// reduce_scatter_v(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, …) -> ()
-void reduce_scatter_v(Stack& stack) {
+// Ragged calls that sum rows: reduce_scatter_v(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group,
+//   int sharding, int padding, int slot_rows, int options) -> (); crossings have group_ranks before the options.
+template <auto args_of, auto run>
+void ragged_sums(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
   const RaggedCounts counts{rows, stack.optional()};
   const Group group = group_of(stack.integer());
@@ -199,31 +201,10 @@ void reduce_scatter_v(Stack& stack) {
       [&] {
         check_device(group, out);
         check_device(group, in);
-        ReduceScatterVArgs args = reduce_scatter_v_args(out, in);
+        auto args = args_of(out, in);
         const auto ranks = static_cast<std::size_t>(group.size());
         args.counts = counts.taken(stack, group, ranks, ranks);
-        set_options(args, stack);
-        return args;
-      },
-      weft::reduce_scatter_v);
-}
-
-// gather_sums and scatter_sums(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding,
-//   int padding, int slot_rows, int group_ranks, int options) -> ()
-template <void run(const Group&, const CrossingArgs&)>
-void cross(Stack& stack) {
-  const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
-  const RaggedCounts counts{rows, stack.optional()};
-  const Group group = group_of(stack.integer());
-  make(
-      group,
-      [&] {
-        check_device(group, out);
-        check_device(group, in);
-        CrossingArgs args = crossing_args(out, in);
-        const auto ranks = static_cast<std::size_t>(group.size());
-        args.counts = counts.taken(stack, group, ranks, ranks);
-        args.group_ranks = static_cast<std::size_t>(stack.integer());
+        if constexpr (requires { args.group_ranks; }) args.group_ranks = static_cast<std::size_t>(stack.integer());
         set_options(args, stack);
         return args;
       },
@@ -303,9 +284,9 @@ const Operator kOperators[] = {
     {"reduce_scatter_v",
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
      "int slot_rows, int options) -> ()",
-     kernel<reduce_scatter_v>},
-    {"gather_sums", kCrossing, kernel<cross<weft::gather_sums>>},
-    {"scatter_sums", kCrossing, kernel<cross<weft::scatter_sums>>},
+     kernel<ragged_sums<reduce_scatter_v_args, weft::reduce_scatter_v>>},
+    {"gather_sums", kCrossing, kernel<ragged_sums<crossing_args, weft::gather_sums>>},
+    {"scatter_sums", kCrossing, kernel<ragged_sums<crossing_args, weft::scatter_sums>>},
     {"take_rows",
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
      "int slot_rows, int of_slots, int slot, int shards, int shard, bool split_slots) -> ()",

@@ -172,28 +172,21 @@ void EveryOperation::add_ragged() {
                                                        .stream = device_.stream(),
                                                        .tag = tag});
                     }});
-  calls_.push_back({"gather_sums", [=, this](std::uint32_t tag) {
-                      gather_sums(communicator_, {.input = all,
-                                                  .output = other,
-                                                  .width = kHidden,
-                                                  .group_ranks = ranks_,
-                                                  .counts = counts,
-                                                  .input_rows = whole,
-                                                  .output_rows = whole,
-                                                  .stream = device_.stream(),
-                                                  .tag = tag});
-                    }});
-  calls_.push_back({"scatter_sums", [=, this](std::uint32_t tag) {
-                      scatter_sums(communicator_, {.input = all,
-                                                   .output = other,
-                                                   .width = kHidden,
-                                                   .group_ranks = ranks_,
-                                                   .counts = counts,
-                                                   .input_rows = whole,
-                                                   .output_rows = whole,
-                                                   .stream = device_.stream(),
-                                                   .tag = tag});
-                    }});
+  const auto add_crossing = [&](const char* name, void (*cross)(const Group&, const CrossingArgs&)) {
+    calls_.push_back({name, [=, this](std::uint32_t tag) {
+                        cross(communicator_, {.input = all,
+                                              .output = other,
+                                              .width = kHidden,
+                                              .group_ranks = ranks_,
+                                              .counts = counts,
+                                              .input_rows = whole,
+                                              .output_rows = whole,
+                                              .stream = device_.stream(),
+                                              .tag = tag});
+                      }});
+  };
+  add_crossing("gather_sums", gather_sums);
+  add_crossing("scatter_sums", scatter_sums);
   calls_.push_back(
       {"all_gather_counts", [=, this](std::uint32_t tag) {
          all_gather_counts(

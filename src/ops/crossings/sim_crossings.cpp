@@ -59,7 +59,6 @@ void AllReduceProgram::fill_crossing(unsigned call, unsigned rank) {
   }
 
   const std::uint64_t row = width * element;
-  const std::uint64_t lacking = setup_.faults.no_room && setup_.is_odd(call, rank) ? 1 : 0;
   const auto aligned16 = [&](std::size_t at) { return detail::rows_are_aligned16(memory + at, row, row); };
   t.kernel = find_crossing_kernel(
       {.query = {.type = setup_.type,
@@ -76,7 +75,7 @@ void AllReduceProgram::fill_crossing(unsigned call, unsigned rank) {
                                          .whole_rows = slots.begins[n]},
                               .group_ranks = spec.group_ranks,
                               .gathers = gathers,
-                              .own_rows = (gathers ? own_rows : own_slots) - lacking},
+                              .own_rows = gathers ? own_rows : own_slots},
                 .slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs,
                 .one_hop_packs = spec.one_hop ? world_.channel(spec.group, rank).layout.one_shot_packs : 0,
                 .input = memory + input,

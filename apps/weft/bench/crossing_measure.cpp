@@ -65,29 +65,60 @@ class CrossingMeasurement final : public RankBench {
   static std::size_t sum(std::span<const std::size_t> rows) {
     return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
   }
-  std::size_t group_rows(const Point& point, int rank) const {
-    const std::vector<std::size_t> rows = rows_of(point);
-    return sum(
-        std::span(rows).subspan(static_cast<std::size_t>(form_.layout.attn_dp_rank(rank)) * attn_tp(), attn_tp()));
+  std::size_t group_rows(std::span<const std::size_t> rows, std::size_t group) const {
+    return sum(rows.subspan(group * attn_tp(), attn_tp()));
   }
-  std::size_t most_rows(const Point& point) const { return group_rows(point, 0); }  // no group has more
+  std::size_t group_of(const Ranks::Seat& seat) const {
+    return static_cast<std::size_t>(form_.layout.attn_dp_rank(seat.rank()));
+  }
+  // Rows of a tensor of one group, of which none has more than the first, and of all.
+  struct Room {
+    std::size_t group, whole;
+    std::size_t input(const Point& point) const { return gathers(point) ? group : whole; }
+    std::size_t output(const Point& point) const { return gathers(point) ? whole : group; }
+  };
+  Room room_of(std::span<const std::size_t> rows) const { return {group_rows(rows, 0), sum(rows)}; }
   std::size_t input_elements(const Point& point) const override {
-    return (gathers(point) ? most_rows(point) : sum(rows_of(point))) * hidden();
+    return room_of(rows_of(point)).input(point) * hidden();
   }
   std::size_t output_elements(const Point& point) const override {
-    return (gathers(point) ? sum(rows_of(point)) : most_rows(point)) * hidden();
+    return room_of(rows_of(point)).output(point) * hidden();
   }
 
   // Groups are made only when needed: with groups, a call on all ranks has fewer of the GPU's blocks.
   void begin(const Point& point) override {
+    const std::vector<std::size_t> rows = rows_of(point);
+    const bool known = point.operation == operation_ && point.type == type_ && rows == rows_;
+    operation_ = point.operation, type_ = point.type, rows_ = rows, room_ = room_of(rows);
+    if (!known) make_reference(point);
     if (point.contender != Contender::separate || seats_.front().group) return;
     ranks_.each([&](Ranks::Seat& seat) { mine(seat).group = seat.split(form_.layout.attn_tp_color(seat.rank())); });
   }
 
-  void prepare(Ranks::Seat& seat, const Point& point) override {
-    const std::vector<std::size_t> rows = rows_of(point);
-    std::vector<std::int32_t> counts(rows.begin(), rows.end());
-    counts.push_back(static_cast<std::int32_t>(group_rows(point, seat.rank())));
+  // The right output of each attention group; a gather's is that of all ranks.
+  void make_reference(const Point& point) {
+    const std::size_t row_bytes = hidden() * size_of(point.type);
+    std::vector<std::vector<std::byte>> inputs(world());
+    std::vector<std::span<const std::byte>> messages;
+    for (std::size_t from = 0; from < world(); ++from) {
+      const std::size_t own = gathers(point) ? group_rows(rows_, from / attn_tp()) : room_.whole;
+      inputs[from].resize(own * row_bytes);
+      fill(inputs[from].data(), 0, own * hidden(), point.type, args_.data, static_cast<int>(from), kLastStep);
+      messages.emplace_back(inputs[from]);
+    }
+    const auto places = oracle::places_of(rows_, Padding::none);
+    expected_.clear();
+    if (gathers(point)) {
+      expected_.push_back(oracle::gathered_sums(point.type, places, attn_tp(), messages, row_bytes));
+    } else {
+      for (std::size_t first = 0; first < world(); first += attn_tp())
+        expected_.push_back(oracle::scattered_sums(point.type, places, attn_tp(), messages, first, row_bytes));
+    }
+  }
+
+  void prepare(Ranks::Seat& seat, const Point&) override {
+    std::vector<std::int32_t> counts(rows_.begin(), rows_.end());
+    counts.push_back(static_cast<std::int32_t>(group_rows(rows_, group_of(seat))));
     rank(seat).device->upload(mine(seat).counts, counts.data(), counts.size() * sizeof(std::int32_t));
   }
 
@@ -101,8 +132,8 @@ class CrossingMeasurement final : public RankBench {
                             .type = point.type,
                             .group_ranks = attn_tp(),
                             .counts = {.rows = mine(seat).counts},
-                            .input_rows = gathers(point) ? most_rows(point) : sum(rows_of(point)),
-                            .output_rows = gathers(point) ? sum(rows_of(point)) : most_rows(point),
+                            .input_rows = room_.input(point),
+                            .output_rows = room_.output(point),
                             .stream = rank(seat).device->stream(),
                             .launch = point.launch};
     gathers(point) ? gather_sums(seat.communicator(), args) : scatter_sums(seat.communicator(), args);
@@ -111,7 +142,7 @@ class CrossingMeasurement final : public RankBench {
   void call_separately(Ranks::Seat& seat, const Point& point) {
     const auto [input, output] = buffers(seat, point);
     const Mine& own = mine(seat);
-    const std::size_t shard = (most_rows(point) + attn_tp() - 1) / attn_tp(), whole = sum(rows_of(point));
+    const std::size_t shard = (room_.group + attn_tp() - 1) / attn_tp();
     const Counts of_all{.rows = own.counts};
     const Counts of_group{.rows = own.counts + world(), .sharding = Sharding::balanced};
     const Group& everybody = seat.communicator().world();
@@ -120,7 +151,7 @@ class CrossingMeasurement final : public RankBench {
                                                                .width = hidden(),
                                                                .type = point.type,
                                                                .counts = gathers(point) ? of_group : of_all,
-                                                               .input_rows = gathers(point) ? most_rows(point) : whole,
+                                                               .input_rows = room_.input(point),
                                                                .output_rows = shard,
                                                                .stream = rank(seat).device->stream(),
                                                                .launch = point.launch});
@@ -128,7 +159,7 @@ class CrossingMeasurement final : public RankBench {
     all_gather_v(gathers(point) ? everybody : *own.group, {.tensors = {&tensor, 1},
                                                            .counts = gathers(point) ? of_all : of_group,
                                                            .input_rows = shard,
-                                                           .output_rows = gathers(point) ? whole : most_rows(point),
+                                                           .output_rows = room_.output(point),
                                                            .stream = rank(seat).device->stream(),
                                                            .launch = point.launch});
   }
@@ -136,7 +167,7 @@ class CrossingMeasurement final : public RankBench {
   // In groups of all ranks both calls are over all; in groups of one rank only one of them is needed.
   void move_by_peer(Ranks::Seat& seat, const Point& point) {
     const auto [input, output] = buffers(seat, point);
-    const std::size_t each = rows_of(point).front();
+    const std::size_t each = rows_.front();
     const auto move = [&](Operation operation, const void* from, void* to) {
       GatherShape shape{.operation = operation, .type = point.type};
       shape.rows.assign(world(), each);
@@ -153,35 +184,27 @@ class CrossingMeasurement final : public RankBench {
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {
-    const std::size_t row_bytes = hidden() * size_of(point.type);
-    const std::vector<std::size_t> rows = rows_of(point);
-    std::vector<std::vector<std::byte>> inputs;
-    std::vector<std::span<const std::byte>> messages;
-    for (std::size_t from = 0; from < world(); ++from) {
-      auto& input = inputs.emplace_back(input_elements(point) * size_of(point.type));
-      fill(input.data(), 0, input_elements(point), point.type, args_.data, static_cast<int>(from), kLastStep);
-    }
-    for (std::size_t from = 0; from < world(); ++from) {
-      const std::size_t own = gathers(point) ? group_rows(point, static_cast<int>(from)) : sum(rows);
-      messages.push_back(std::span(inputs[from]).first(own * row_bytes));
-    }
-    const auto places = oracle::places_of(rows, Padding::none);
-    const auto self = static_cast<std::size_t>(seat.rank());
-    const auto expected = gathers(point)
-                              ? oracle::gathered_sums(point.type, places, attn_tp(), messages, row_bytes)
-                              : oracle::scattered_sums(point.type, places, attn_tp(), messages, self, row_bytes);
-    const ReferenceArgs sums{
-        .count = expected.size() / size_of(point.type), .type = point.type, .data = Data::integers, .ranks = 1};
-    const std::span<const std::byte> got = rank(seat).host;
-    if (is_exact(point) || attn_tp() == 1) return compare(sums, expected, got.first(expected.size()), is_exact(point));
-    // In a group of all ranks, element i is the sum of all ranks' elements i of the pattern.
-    return compare(
-        {.count = sums.count, .type = point.type, .data = args_.data, .ranks = ranks_.world_size(), .step = kLastStep},
-        expected, got.first(expected.size()), false);
+    const auto& expected = expected_[gathers(point) ? 0 : group_of(seat)];
+    const ReferenceArgs sums{.count = expected.size() / size_of(point.type),
+                             .type = point.type,
+                             .data = args_.data,
+                             .ranks = ranks_.world_size(),
+                             .step = kLastStep};
+    const auto got = std::span<const std::byte>(rank(seat).host).first(expected.size());
+    // With groups of one rank a gather sums nothing, and a scatter's sums begin with the rank's own rows.
+    const bool alone = attn_tp() == 1;
+    const std::size_t first = alone && !gathers(point) ? static_cast<std::size_t>(seat.rank()) * rows_.front() : 0;
+    return compare(sums, expected, got, is_exact(point) || (alone && gathers(point)), first * hidden());
   }
 
   CrossingForm form_;
   std::vector<Mine> seats_;
+  // State of the running point.
+  Operation operation_ = Operation::all_reduce;
+  DataType type_ = DataType::bf16;
+  std::vector<std::size_t> rows_;  // of each rank's shard
+  Room room_{};
+  std::vector<std::vector<std::byte>> expected_;  // make_reference()
 };
 
 }  // namespace

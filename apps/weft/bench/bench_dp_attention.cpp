@@ -35,18 +35,8 @@ struct DpAttentionBench {
   std::vector<Point> points(const Bench& bench, const CrossingForm& form, Device device) const;
   void write(const Ranks& ranks, const Bench& bench, const CrossingForm& form, const std::vector<Result>& results,
              const std::vector<std::string>& notes) const;
-  Ranks::Args ranks_args() const;
   int run() const;
 };
-
-// As in bench gather: on the GPUs at hand, and in a launched job on as many ranks as the launcher has started.
-Ranks::Args DpAttentionBench::ranks_args() const {
-  auto args = options.ranks_args();
-  if (launched()) args.world_size = 0;
-  if (!launched() && options.device != Device::cpu && usable_gpus() > 0)
-    args.world_size = std::min(args.world_size, usable_gpus());
-  return args;
-}
 
 std::vector<std::int64_t> DpAttentionBench::counts(Device device) const {
   const char* usual = device == Device::cpu ? "1,8,64" : "1,8,64,128,512";
@@ -129,7 +119,7 @@ void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const Cross
 int DpAttentionBench::run() const {
   static_cast<void>(counts(Device::cpu));  // complains of bad numbers before anything is started
   if (options.ranks != 0) static_cast<void>(layout(options.ranks));
-  Ranks ranks(ranks_args());
+  Ranks ranks(options.ranks_at_hand());
   const ParallelLayout asked = layout(ranks.world_size());
   CrossingForm form{.layout = scaled(asked, ranks.world_size()), .hidden = hidden};
   if (hidden == 0) form.hidden = model.shape().hidden;

@@ -48,7 +48,6 @@ struct GatherBench {
   GatherModel shape() const;
   std::vector<std::int64_t> batches(Device device) const;
   void check_layout(int tp) const;
-  Ranks::Args ranks_args() const;
   ParallelLayout layout(int world) const;
   std::vector<Point> points(const Bench& bench, const GatherModel& model, Device device) const;
   void write(const Ranks& ranks, const Bench& bench, const GatherModel& model, const std::vector<Result>& results,
@@ -87,16 +86,6 @@ void GatherBench::check_layout(int tp) const {
     if (tp % d == 0) divisors.push_back(d);
   throw Error(Errc::invalid_argument,
               fmt::format("--dp {}: must divide --tp {}: {}", dp, tp, fmt::join(divisors, ", ")));
-}
-
-// A layout for more GPUs than there are is measured on those at hand, unless ranks may share GPUs. In a launched job
-// the launcher decides how many ranks there are.
-Ranks::Args GatherBench::ranks_args() const {
-  auto args = options.ranks_args();
-  if (launched()) args.world_size = 0;
-  if (!launched() && !share_gpus && options.device != Device::cpu && usable_gpus() > 0)
-    args.world_size = std::min(args.world_size, usable_gpus());
-  return args;
 }
 
 ParallelLayout GatherBench::layout(int world) const {
@@ -200,7 +189,7 @@ int GatherBench::run() const {
   if (share_gpus && (launched() || options.device == Device::cpu || usable_gpus() == 0))
     throw Error(Errc::invalid_argument, launched() ? "--share-gpus: a launcher has placed the ranks"
                                                    : "--share-gpus: the ranks would be CPU ranks");
-  Ranks ranks(ranks_args());
+  Ranks ranks(options.ranks_at_hand(share_gpus));
   const ParallelLayout asked = layout(ranks.world_size());
   gathered.layout = scaled(asked, ranks.world_size());
   for (const auto operation : kOperations)

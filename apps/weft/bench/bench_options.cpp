@@ -67,6 +67,14 @@ Ranks::Args BenchOptions::ranks_args() const {
   return args;
 }
 
+Ranks::Args BenchOptions::ranks_at_hand(bool share_gpus) const {
+  auto args = ranks_args();
+  if (launched()) args.world_size = 0;
+  if (!launched() && !share_gpus && device != Device::cpu && usable_gpus() > 0)
+    args.world_size = std::min(args.world_size, usable_gpus());
+  return args;
+}
+
 BenchArgs BenchOptions::bench_args(std::size_t max_bytes) const {
   return {.data = data, .max_bytes = max_bytes, .multicast = multicast};
 }

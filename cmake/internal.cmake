@@ -14,14 +14,6 @@ target_compile_features(weft_internal INTERFACE cxx_std_20)
 target_include_directories(weft_internal INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(weft_internal INTERFACE WEFT_WITH_CUDA=${WEFT_WITH_CUDA})
 
-# fmt and spdlog are used as headers, so that an executable also runs without them. Debian's spdlog target depends on
-# the compiled fmt, so the definitions are set by hand.
-get_target_property(spdlog_include spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
-target_include_directories(weft_internal SYSTEM INTERFACE ${spdlog_include})
-target_compile_definitions(weft_internal INTERFACE SPDLOG_FMT_EXTERNAL)
-target_link_libraries(weft_internal INTERFACE
-  fmt::fmt-header-only nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers Sodium::Sodium Threads::Threads)
-
 # Programs that use the library need the sanitizers' flags, too. Sanitizers do not follow the simulator's fibers from
 # stack to stack.
 set(sanitized OFF)
@@ -29,6 +21,19 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(sanitized ON)
   add_compile_definitions(WEFT_KEEPS_LOOPS)  # base/function.hpp
 endif()
+
+# fmt and spdlog are used as headers, so that an executable also runs without them. Debian's spdlog target depends on
+# the compiled fmt, so the definitions are set by hand. Under sanitizers a file compiles in two thirds of the time with
+# the compiled fmt, and nobody carries these executables to another machine.
+set(fmt fmt::fmt-header-only)
+if(sanitized)
+  set(fmt fmt::fmt)
+endif()
+get_target_property(spdlog_include spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(weft_internal SYSTEM INTERFACE ${spdlog_include})
+target_compile_definitions(weft_internal INTERFACE SPDLOG_FMT_EXTERNAL)
+target_link_libraries(weft_internal INTERFACE
+  ${fmt} nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers Sodium::Sodium Threads::Threads)
 
 # Sums must have the same bits everywhere: no multiply-add is fused unless the source says so.
 set(host_flags -ffp-contract=off -Wall -Wextra)

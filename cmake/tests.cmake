@@ -272,7 +272,7 @@ if(CUDAToolkit_NVCC_EXECUTABLE AND Python3_FOUND)
   weft_ptx_test(ptx_checks test_checks.py)
 endif()
 
-if(Python3_FOUND)
+if(Python3_FOUND AND NOT sanitized)
   add_test(NAME lint_rules COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_lint.py)
   add_test(NAME lint_prose COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_prose.py)
   set(listed)

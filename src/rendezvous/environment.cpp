@@ -97,12 +97,12 @@ void use_rendezvous(LaunchEnvironment& environment, const std::string& text) {
   environment.port_origin = "of WEFT_RENDEZVOUS";
 }
 
-struct Names {
+struct VariableNames {
   std::string launcher, rank, world_size, local_rank;
 };
 
 // Rank, world size and, if the launcher gives it, local rank.
-LaunchEnvironment read_ranks(const Variables& variables, const Names& names) {
+LaunchEnvironment read_ranks(const Variables& variables, const VariableNames& names) {
   LaunchEnvironment environment;
   environment.launcher = names.launcher;
   environment.world_size = variables.number(names.world_size, names.launcher, 1, most_ranks);

@@ -10,20 +10,20 @@
 namespace weft::detail {
 namespace {
 
-struct Names {
+struct NamesInUse {
   std::mutex mutex;
   std::set<std::string> names;
 };
 
-Names& under_way() {
-  static Names names;
+NamesInUse& under_way() {
+  static NamesInUse names;
   return names;
 }
 
 }  // namespace
 
 CreationUnderWay::CreationUnderWay(const std::string& name) : name_(name) {
-  Names& all = under_way();
+  NamesInUse& all = under_way();
   const std::scoped_lock lock(all.mutex);
   if (!all.names.insert(name).second) {
     throw Error(Errc::invalid_argument,
@@ -34,7 +34,7 @@ CreationUnderWay::CreationUnderWay(const std::string& name) : name_(name) {
 }
 
 CreationUnderWay::~CreationUnderWay() {
-  Names& all = under_way();
+  NamesInUse& all = under_way();
   const std::scoped_lock lock(all.mutex);
   all.names.erase(name_);
 }

@@ -57,7 +57,7 @@ UniqueFd take_listener(const Key& key) {
   return listener;
 }
 
-IdFields read(const UniqueId& id) {
+IdFields fields_of(const UniqueId& id) {
   IdFields fields;
   std::memcpy(&fields, id.bytes.data(), sizeof fields);
   if (fields.magic != id_magic || fields.version != id_version || fields.host[sizeof fields.host - 1] != 0 ||
@@ -104,7 +104,7 @@ std::unique_ptr<detail::Bootstrap> detail::make_id_bootstrap(const UniqueId& id,
                                                              const std::string& name) {
   check_meeting(rank, world_size, deadline);
   check_name(name);
-  const IdFields fields = read(id);
+  const IdFields fields = fields_of(id);
   UniqueFd listener = rank == 0 ? take_listener(fields.key) : UniqueFd();
   if (rank == 0 && !listener) {
     throw Error(
@@ -126,7 +126,7 @@ std::unique_ptr<detail::Bootstrap> detail::make_id_bootstrap(const UniqueId& id,
 }
 
 void detail::discard(const UniqueId& id) {
-  if (id.bytes != UniqueId{}.bytes) take_listener(read(id).key);
+  if (id.bytes != UniqueId{}.bytes) take_listener(fields_of(id).key);
 }
 
 }  // namespace weft

@@ -257,7 +257,11 @@ void World::build(Memory& memory) {
       local(group, rank)->begin_at(setup_.start_epoch + ahead);
 
       const RegionLayout& layout = layouts_[group];
-      std::memset(base_ + region_offset(group, rank), 0xff, layout.bytes);
+      // As GroupState::arm() does it: what is not filled may hold anything.
+      const bool chunked = layout.pipeline_packs != 0 && multimem_.packs == 0;
+      const std::uint64_t filled = chunked ? layout.pipeline_signals : layout.bytes;
+      std::memset(base_ + region_offset(group, rank), 0xff, filled);
+      std::memset(base_ + region_offset(group, rank) + filled, 0xa5, layout.bytes - filled);
       const std::size_t size = groups_[group].size();
       const auto make_old = [&](std::uint64_t offset, std::uint64_t words) {
         std::fill_n(reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + offset), words,

@@ -17,10 +17,10 @@ namespace weft::test {
 namespace {
 
 // Sizes in elements, and the bytes of an element of the input and of the output.
-struct Shape {
+struct ColumnShape {
   std::size_t columns, input_stride, output_stride, element, wide;
 };
-Shape shape_of(const ColumnCase& c, int ranks) {
+ColumnShape shape_of(const ColumnCase& c, int ranks) {
   const std::size_t columns = c.columns != 0 ? c.columns : c.shard * static_cast<std::size_t>(ranks);
   const std::size_t element = size_of(c.type);
   return {columns, c.shard + c.input_gap, columns + c.output_gap, element, c.output_f32 ? 4 : element};
@@ -165,7 +165,7 @@ PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
 
 AllGatherColumnsArgs arguments_of(const PreparedColumns& prepared, std::byte* input, std::byte* output, Stream stream) {
   const ColumnCase& c = prepared.c;
-  const Shape shape = shape_of(c, prepared.ranks);
+  const ColumnShape shape = shape_of(c, prepared.ranks);
   AllGatherColumnsArgs args{.input = input + prepared.input_begin,
                             .output = output + prepared.output_begin,
                             .rows = c.rows,

@@ -36,9 +36,13 @@ void answer_where() {
 Spawned::Spawned(const std::string& test, const Variables& variables) {
   std::vector<std::string> texts;
   for (char** variable = environ; *variable != nullptr; ++variable) texts.emplace_back(*variable);
+  const auto forget = [&](const std::string& given) {
+    std::erase_if(texts, [&](const std::string& text) { return text.rfind(given, 0) == 0; });
+  };
+  for (const char* share : {"GTEST_TOTAL_SHARDS=", "GTEST_SHARD_INDEX="}) forget(share);  // of this process's cases
   for (const auto& [name, value] : variables) {
     const std::string given = name + "=";
-    std::erase_if(texts, [&](const std::string& text) { return text.rfind(given, 0) == 0; });
+    forget(given);
     texts.push_back(given + value);
   }
   std::vector<char*> environment;

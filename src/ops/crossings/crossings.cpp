@@ -22,7 +22,7 @@ namespace {
 using detail::Extent;
 using detail::GroupState;
 
-constexpr const char* kRanges[] = {"weft::gather_sums", "weft::scatter_sums"};
+constexpr const char* kCrossingRanges[] = {"weft::gather_sums", "weft::scatter_sums"};
 
 struct CrossingWords {
   static constexpr std::string_view kKind = "crossing";
@@ -32,7 +32,7 @@ struct CrossingWords {
   std::uint64_t width;
   detail::CountsWords counts;
   std::string text() const {
-    return fmt::format("{} rows of {}[{}] in groups of {}, {}, tag {}", detail::operation_in(kRanges[gathers ? 0 : 1]),
+    return fmt::format("{} rows of {}[{}] in groups of {}, {}, tag {}", detail::operation_in(kCrossingRanges[gathers ? 0 : 1]),
                        name(type), width, group_ranks, counts.text(), tag);
   }
 };
@@ -40,7 +40,7 @@ struct CrossingWords {
 template <bool gathers>
 class CrossingCall : public detail::GroupCall {
  public:
-  static constexpr const char* kRange = kRanges[gathers ? 0 : 1];
+  static constexpr const char* kRange = kCrossingRanges[gathers ? 0 : 1];
   static constexpr std::string_view kHint = detail::kCountsHint;
   CrossingCall(const Group& caller, const CrossingArgs& args) : GroupCall(caller, args.stream), args_(args) {}
 

@@ -46,7 +46,7 @@ void check_shape(std::size_t rows, std::size_t row_bytes) {
 }
 
 enum class EqualCopy : std::uint8_t { all_gather, all_to_all, broadcast };
-constexpr const char* kRanges[] = {"weft::all_gather_into_tensor", "weft::all_to_all", "weft::broadcast"};
+constexpr const char* kCopyRanges[] = {"weft::all_gather_into_tensor", "weft::all_to_all", "weft::broadcast"};
 
 struct EqualWords {
   static constexpr std::string_view kKind = "equal_copy";
@@ -57,8 +57,8 @@ struct EqualWords {
   detail::SymmetricWords place;
   std::string text() const {
     const std::string from = operation == EqualCopy::broadcast ? fmt::format(" root {}", root) : "";
-    const auto number = std::min<std::size_t>(static_cast<std::size_t>(operation), std::size(kRanges) - 1);
-    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", detail::operation_in(kRanges[number]), rows, row_bytes,
+    const auto number = std::min<std::size_t>(static_cast<std::size_t>(operation), std::size(kCopyRanges) - 1);
+    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", detail::operation_in(kCopyRanges[number]), rows, row_bytes,
                        from, place.text(), detail::carrier(direct), tag);
   }
 };
@@ -67,7 +67,7 @@ struct EqualWords {
 template <EqualCopy operation, class Args>
 class CopyEqual : public detail::GroupCall {
  public:
-  static constexpr const char* kRange = kRanges[static_cast<int>(operation)];
+  static constexpr const char* kRange = kCopyRanges[static_cast<int>(operation)];
   CopyEqual(const Group& caller, const Args& args) : GroupCall(caller, args.stream), args_(args) {}
 
   void check() {

@@ -81,8 +81,8 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
 
   if (direct_) {
     std::byte* const mine = channel.region[rank_];
-    // Sentinels and lines need memory at rest. Chunks of a pipeline follow signals: filling their slots, too, would take
-    // most of a creation on CPU ranks.
+    // Sentinels and lines need memory at rest. Chunks of a pipeline follow signals: filling their slots, too, would
+    // take most of a creation on CPU ranks.
     fabric.fill(mine, 0xff, layout_.pipeline_packs != 0 ? layout_.pipeline_signals : layout_.bytes);
     if (multimem_.packs != 0) fabric.fill(mine + multimem_.stage, 0xff, layout_.bytes - multimem_.stage);
     // Words of the call before the first: older than any word that a call waits for.

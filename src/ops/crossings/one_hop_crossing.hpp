@@ -38,42 +38,33 @@ struct OneHopCrossing : CrossingUnits<type, known_size, aligned16> {
     const auto [start, step] = share_of(team);
     const Circle all{0, s.size()};
     for (std::uint32_t turn = 1; turn < s.size(); turn += kBatch) {
-      Shard shard[kBatch] = {};
+      Walk walk[kBatch] = {};
+      std::uint32_t end[kBatch] = {};
       Pack* slot[kBatch] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (turn + k >= s.size()) break;
         const std::uint32_t taker = all.rank_in_turn(s.rank(), turn + k);
-        shard[k].owner = work.partition.group_of(work.partition.gathers ? s.rank() : taker).first;
+        const Circle group = work.partition.group_of(work.partition.gathers ? s.rank() : taker);
+        walk[k].owner = group.first;
+        end[k] = group.end();
         slot[k] = Units::slot(s, taker, area(s), s.rank());
       }
-      WEFT_NO_UNROLL
-      for (std::uint32_t member = 0; member < work.partition.group_ranks; ++member) {
-        Rows<aligned16> from[kBatch];
-        Pack* to[kBatch] = {};
-        std::uint64_t most = 0;
+      for (std::uint64_t i = start, found = 1; found != 0; i += step) {
+        Pack unit[kBatch] = {};
+        found = 0;
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (turn + k >= s.size()) break;
-          from[k] = input_of(work, table, shard[k]);
-          to[k] = slot[k] + shard[k].units * kWirePacks;
-          if (from[k].packs() > most) most = from[k].packs();
-        }
-        for (std::uint64_t i = start; i < most; i += step) {
-          Pack unit[kBatch];
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) {
-            const bool early = first != nullptr && i == start && input_row(work, table, shard[k]) == 0;
-            unit[k] = early ? *first : from[k].load(i);
-          }
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) {
-            if (i < from[k].packs()) Units::put_unit(team, s, to[k] + i * kWirePacks, unit[k]);
-          }
+          if (!find(work, table, end[k], i, walk[k])) continue;
+          found |= 1u << k;
+          // The rows of a gather's group lie one behind the other, from the input's first row on.
+          const bool early =
+              first != nullptr && i == start && (work.partition.gathers || input_row(work, table, walk[k]) == 0);
+          unit[k] = early ? *first : input_of(work, table, walk[k]).get(i - walk[k].before);
         }
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (turn + k < s.size()) next(work, table, shard[k]);
+          if ((found >> k & 1) != 0) Units::put_unit(team, s, slot[k] + i * kWirePacks, unit[k]);
         }
       }
     }
@@ -84,23 +75,18 @@ struct OneHopCrossing : CrossingUnits<type, known_size, aligned16> {
     const auto [start, step] = share_of(team);
     const Circle owners = work.partition.sharing(s.rank());
     Pack* const slots = Units::slot(s, s.rank(), area(s), 0);
-    Shard shard{};
-    WEFT_NO_UNROLL
-    for (shard.owner = owners.first; shard.owner < owners.end(); next(work, table, shard)) {
-      if (shard.member == work.partition.group_ranks) shard = {.owner = shard.owner};  // another group's slot
-      const std::uint64_t packs = work.units(table.rows_of(shard.owner));
-      if (start >= packs) continue;
-      const Circle senders = work.partition.summing(shard.owner);
+    Walk walk{.owner = owners.first};
+    for (std::uint64_t i = start; find(work, table, owners.end(), i, walk); i += step) {
+      const Circle senders = work.partition.summing(walk.owner);
       const bool own = s.rank() >= senders.first && s.rank() < senders.end();
-      const Rows<aligned16> from = own ? input_of(work, table, shard) : Rows<aligned16>{};
+      const Rows<aligned16> from = own ? input_of(work, table, walk) : Rows<aligned16>{};
       const Rows<aligned16> to = work.rows_at<aligned16>(
-          work.partition.gathers ? table.offset_of(shard.owner) : shard.row, table.rows_of(shard.owner));
-      for (std::uint64_t i = start; i < packs; i += step) {
-        Pack unit{};
-        Pack* const parts = slots + (shard.units + i) * kWirePacks;
-        if (!Units::take_sum(team, s, senders, parts, area(s).packs, from.load(i), unit)) return false;
-        to.put(i, unit);
-      }
+          work.partition.gathers ? table.offset_of(walk.owner) : walk.row, table.rows_of(walk.owner));
+      const std::uint64_t in_shard = i - walk.before;
+      Pack unit{};
+      Pack* const parts = slots + (walk.units + in_shard) * kWirePacks;
+      if (!Units::take_sum(team, s, senders, parts, area(s).packs, from.load(in_shard), unit)) return false;
+      to.put(in_shard, unit);
     }
     return true;
   }
@@ -108,25 +94,35 @@ struct OneHopCrossing : CrossingUnits<type, known_size, aligned16> {
  private:
   static WEFT_FN Area area(const Session& s) { return {s.layout().one_shot, s.layout().one_shot_packs}; }
 
-  // A shard of a group, and what the group has before it: ranks, rows, units.
-  struct Shard {
+  // A thread meets the units of some groups, one shard behind the other, so all threads share in a group of small
+  // shards. Where it is: a shard, and what there is before that: ranks, rows and units of its group, units of the walk.
+  struct Walk {
     std::uint32_t owner, member = 0;
-    std::uint64_t row = 0, units = 0;
+    std::uint64_t row = 0, units = 0, before = 0;
   };
+  // Goes on to the shard with unit `i` of the walk, which ends at rank `end`. False: the walk has no such unit.
   template <class Table>
-  static WEFT_FN void next(const Work& work, const Table& table, Shard& shard) {
-    const std::uint64_t rows = table.rows_of(shard.owner++);
-    ++shard.member;
-    shard.row += rows;
-    shard.units += work.units(rows);
+  static WEFT_FN bool find(const Work& work, const Table& table, std::uint32_t end, std::uint64_t i, Walk& walk) {
+    WEFT_NO_UNROLL
+    while (walk.owner < end) {
+      const std::uint64_t rows = table.rows_of(walk.owner), units = work.units(rows);
+      if (i - walk.before < units) return true;
+      ++walk.owner;
+      walk.before += units;
+      const bool last = ++walk.member == work.partition.group_ranks;
+      walk.member = last ? 0 : walk.member;
+      walk.row = last ? 0 : walk.row + rows;
+      walk.units = last ? 0 : walk.units + units;
+    }
+    return false;
   }
   template <class Table>
-  static WEFT_FN std::uint64_t input_row(const Work& work, const Table& table, const Shard& shard) {
-    return work.partition.gathers ? shard.row : table.offset_of(shard.owner);
+  static WEFT_FN std::uint64_t input_row(const Work& work, const Table& table, const Walk& walk) {
+    return work.partition.gathers ? walk.row : table.offset_of(walk.owner);
   }
   template <class Table>
-  static WEFT_FN Rows<aligned16> input_of(const Work& work, const Table& table, const Shard& shard) {
-    return work.rows_from<aligned16>(input_row(work, table, shard), table.rows_of(shard.owner));
+  static WEFT_FN Rows<aligned16> input_of(const Work& work, const Table& table, const Walk& walk) {
+    return work.rows_from<aligned16>(input_row(work, table, walk), table.rows_of(walk.owner));
   }
 };
 

@@ -146,10 +146,11 @@ std::vector<Setup> large_crossing_setups() {
   }
   // Sums go to ranks of another group, which have sent nothing here: they may still be in the call before.
   setups.push_back({.name = "crossings-gathers-ranks4", .ranks = 4, .calls = {3, call_of({.counts = {1, 0, 0, 1}})}});
-  setups.push_back({.name = "crossings-one-hops-ranks4",
-                    .ranks = 4,
-                    .payload = Payload::rounding,
-                    .calls = calls_of({.counts = {1, 2, 2, 1}, .count = 9, .one_hop = true})});
+  // The last one has whole packs, of which a thread loads the first before it knows whose they are.
+  std::vector<CallSetup> one_hops = calls_of({.counts = {1, 2, 2, 1}, .count = 9, .one_hop = true});
+  one_hops.push_back(call_of({.moving = Moving::scatter_sums, .counts = {1, 2, 2, 1}, .count = 8, .one_hop = true}));
+  setups.push_back(
+      {.name = "crossings-one-hops-ranks4", .ranks = 4, .payload = Payload::rounding, .calls = std::move(one_hops)});
   // One block does all; others have a block for each.
   setups.push_back({.name = "crossings-grids-ranks4",
                     .ranks = 4,

@@ -58,8 +58,8 @@ struct EqualWords {
   std::string text() const {
     const std::string from = operation == EqualCopy::broadcast ? fmt::format(" root {}", root) : "";
     const auto number = std::min<std::size_t>(static_cast<std::size_t>(operation), std::size(kCopyRanges) - 1);
-    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", detail::operation_in(kCopyRanges[number]), rows, row_bytes,
-                       from, place.text(), detail::carrier(direct), tag);
+    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", detail::operation_in(kCopyRanges[number]), rows,
+                       row_bytes, from, place.text(), detail::carrier(direct), tag);
   }
 };
 

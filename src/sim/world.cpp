@@ -259,28 +259,26 @@ void World::build(Memory& memory) {
       const RegionLayout& layout = layouts_[group];
       // As GroupState::arm() does it: what is not filled may hold anything.
       const bool chunked = layout.pipeline_packs != 0 && multimem_.packs == 0;
-      const std::uint64_t filled = chunked ? layout.pipeline_signals : layout.bytes;
-      std::memset(base_ + region_offset(group, rank), 0xff, filled);
-      std::memset(base_ + region_offset(group, rank) + filled, 0xa5, layout.bytes - filled);
-      const std::size_t size = groups_[group].size();
-      const auto make_old = [&](std::uint64_t offset, std::uint64_t words) {
-        std::fill_n(reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + offset), words,
-                    static_cast<std::uint64_t>(setup_.start_epoch - 1) << 32);
+      std::byte* const region = base_ + region_offset(group, rank);
+      std::memset(region, 0xff, layout.bytes);
+      if (chunked) std::memset(region + layout.pipeline_signals, 0xa5, layout.bytes - layout.pipeline_signals);
+      const auto size = static_cast<std::uint32_t>(groups_[group].size());
+      const auto make_old = [&](std::uint64_t offset, std::uint64_t n) {
+        std::fill_n(reinterpret_cast<std::uint64_t*>(region + offset), n, std::uint64_t{setup_.start_epoch - 1} << 32);
       };
-      const auto members = static_cast<std::uint32_t>(size);
       if (is_mail(group)) {
-        detail::each_old_mail_word(layout, members, make_old);
+        detail::each_old_mail_word(layout, size, make_old);
       } else {
-        detail::each_old_words(layout, members, make_old);
+        detail::each_old_words(layout, size, make_old);
       }
       make_old(multimem_.signals, 2 * multimem_.chunks * size);
-      if (has_old_records()) exchange_->age(base_ + region_offset(group, rank), group, setup_.start_epoch);
+      if (has_old_records()) exchange_->age(region, group, setup_.start_epoch);
       name_region(memory, group, rank);
 
       detail::Channel& c = channel(group, rank);
       c.id = group;
       c.rank = group_rank(group, rank);
-      c.size = static_cast<std::uint32_t>(size);
+      c.size = size;
       c.deadline_ns = setup_.deadline_ns;
       c.layout = layout;
       c.local = local(group, rank);

@@ -95,7 +95,8 @@ struct OneHopCrossing : CrossingUnits<type, known_size, aligned16> {
   static WEFT_FN Area area(const Session& s) { return {s.layout().one_shot, s.layout().one_shot_packs}; }
 
   // A thread meets the units of some groups, one shard behind the other, so all threads share in a group of small
-  // shards. Where it is: a shard, and what there is before that: ranks, rows and units of its group, units of the walk.
+  // shards. A walk stands at a shard, and counts what lies before it: ranks, rows and units of its group, and all
+  // units.
   struct Walk {
     std::uint32_t owner, member = 0;
     std::uint64_t row = 0, units = 0, before = 0;

@@ -34,9 +34,12 @@ def quantile(samples, share):
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def slowest(samples_of_ranks):
-    """The samples of the rank whose median is largest, computed as in the program: the upper of two middle samples."""
-    return max((samples for samples in samples_of_ranks if samples), key=statistics.median_high, default=[])
+def slowest(samples_of_ranks, baseline_of_ranks=()):
+    """The samples of the rank whose median is largest, computed as in the program: the upper of two middle samples. A
+    rank's baseline is taken off before: what method "producer" has measured of the kernel that rewrites the input."""
+    off = [statistics.median_high(baseline) for baseline in baseline_of_ranks] or [0] * len(samples_of_ranks)
+    times = [[sample - less for sample in samples] for samples, less in zip(samples_of_ranks, off) if samples]
+    return max(times, key=statistics.median_high, default=[])
 
 
 def short(number):
@@ -64,11 +67,11 @@ def run_of(report):
 def point_of(point, run, kind):
     """The line of a point: operation, place and result."""
     line = {"operation": point.get("operation", "all_reduce"), "ranks": run["world_size"], "device": run["device"]}
-    left_out = {"operation", "samples_us", "us", "us_min", "us_max", "verdict", "gb_per_s", "detail"}
+    left_out = {"operation", "samples_us", "baseline_us", "us", "us_min", "us_max", "verdict", "gb_per_s", "detail"}
     line |= {key: value for key, value in point.items() if key not in left_out}
     if kind != "points":
         line["of"] = kind
-    samples = slowest(point.get("samples_us", []))
+    samples = slowest(point.get("samples_us", []), point.get("baseline_us", []))
     line["us"] = short(point["us"])
     if samples:
         line |= {"p10": short(quantile(samples, 0.1)), "p90": short(quantile(samples, 0.9)), "samples": len(samples)}

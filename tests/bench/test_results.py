@@ -53,6 +53,14 @@ class Results(unittest.TestCase):
                          ("all_reduce", 8192, 2, "automatic", "0123456789ab"))
         self.assertIn(ours["machine"], json.loads((self.folder / "machines.json").read_text(encoding="utf-8")))
 
+    def test_a_producers_own_time_is_in_no_figure(self):
+        # Rank 0 is slower with its producer, and rank 1 without.
+        one = point("automatic", 4.0, [[9, 10, 11], [6, 7, 8]]) | {"method": "producer", "baseline_us": [[7, 8, 9], [2, 3, 4]]}
+        self.add(report([one]))
+        ours = self.lines()[0]
+        self.assertEqual((ours["us"], ours["p10"], ours["p90"]), (4.0, 3, 5))
+        self.assertNotIn("baseline_us", ours)
+
     def test_folders_of_the_machine_that_measured_are_not_kept(self):
         self.add(report() | {"arguments": ["bench", "all-reduce", "--json", "/somewhere/out/a.json"]})
         self.assertEqual(self.lines("runs.jsonl")[0]["arguments"], ["bench", "all-reduce", "--json", "a.json"])

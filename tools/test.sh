@@ -179,6 +179,21 @@ nccl_dir() {
   return 1
 }
 
+# Of GoogleTest's output: what cases say, or, if gtest_quiet is set, what only those say that fail, are skipped or do not
+# end.
+gtest_quiet=
+show_gtest() {
+  local all='{print; fflush()}'
+  # shellcheck disable=SC2016  # awk's variables
+  [[ -z $gtest_quiet ]] || all='
+    function show() {for (i = 0; i < n; ++i) print lines[i]; n = 0; fflush()}
+    /^\[ RUN      \]/ || /^\[       OK \]/ {n = 0}
+    {lines[n++] = $0}
+    /^\[  (FAILED |SKIPPED) +\] .* ms\)$/ {show()}
+    END {show()}'
+  awk "$all" | grep --line-buffered -Ev '^\[ (RUN     |      OK) |^\[(-----|=====|  PASSED)|^Note: |^$'
+}
+
 # run_gtest EXECUTABLE [ARGS]: one process for the whole suite, since creating a CUDA context for each case takes longer
 # than most cases. A case that started and did not end well counts as failed, so a crash is counted, too. `gtest_under`
 # is a command that runs the executable, `gtest_seconds` its time limit, and `gtest_log` its log.
@@ -191,8 +206,7 @@ run_gtest() {
   log=${gtest_log:-build/$name.log}
   mkdir -p build
   say "running $name${GTEST_SHARD_INDEX:+, $(basename "$log" .log)}"
-  with_nccl timeout --kill-after=10 "$gtest_seconds" "${gtest_under[@]}" "$@" 2>&1 | tee "$log" |
-    grep --line-buffered -Ev '^\[ (RUN     |      OK) |^\[(-----|=====|  PASSED)|^Note: |^$' || true
+  with_nccl timeout --kill-after=10 "$gtest_seconds" "${gtest_under[@]}" "$@" 2>&1 | tee "$log" | show_gtest || true
   started=$(grep -c '^\[ RUN      \]' "$log" || true)
   passed=$(grep -c '^\[       OK \]' "$log" || true)
   skipped=$(grep -c '^\[  SKIPPED \] .* ms)$' "$log" || true)  # the test has printed the reason
@@ -215,7 +229,7 @@ run_shards() {
     while [[ $(builtin jobs -rp | wc -l) -ge $at_once ]]; do wait -n || true; done
     (
       export GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard
-      tests_passed=0 tests_failed=0 gtest_log=build/$name-shard-$shard.log
+      tests_passed=0 tests_failed=0 gtest_quiet=1 gtest_log=build/$name-shard-$shard.log
       run_gtest "$@"
       echo "$tests_passed $tests_failed" >"build/$name-shard-$shard.count"
     ) &

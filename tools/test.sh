@@ -15,8 +15,8 @@ run_ctest() {
   local report=$PWD/build/$preset/ctest.xml
   shift
   rm -f "$report"
-  # One more than cores: tests that wait for a deadline leave theirs idle.
-  local command=(ctest --test-dir "build/$preset" --parallel "$(($(jobs) + 1))" --output-on-failure --no-tests=error
+  # Two more than cores: tests that wait for a deadline leave theirs idle.
+  local command=(ctest --test-dir "build/$preset" --parallel "$(($(jobs) + 2))" --output-on-failure --no-tests=error
     --output-junit "$report" "$@")
   [[ $preset != tsan ]] || command=("${fixed_addresses[@]}" "${command[@]}")
   say "testing $preset"

@@ -94,12 +94,11 @@ test_torch() {
 # sanitize_cpu PRESET [CTEST ARGS]: builds and runs weft-tests. Without arguments for ctest a few processes run them all:
 # under AddressSanitizer a process takes 75 ms to start.
 sanitize_cpu() {
-  local preset=$1
+  local preset=$1 gtest_seconds=900 gtest_under=()
   shift
   if [[ $# -gt 0 ]]; then
     build_and_test "$preset" weft-tests -- "$@"
   elif build "$preset" weft-tests; then
-    gtest_seconds=900
     [[ $preset != tsan ]] || gtest_under=("${fixed_addresses[@]}")
     run_shards "$preset" 12 "$(($(jobs) + 1))" "build/$preset/bin/weft-tests"
   else

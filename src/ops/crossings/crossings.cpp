@@ -79,7 +79,7 @@ class CrossingCall : public detail::GroupCall {
                                .size = static_cast<std::uint32_t>(group.size()),
                                .layout = group.layout(),
                                // In one hop a rank takes the sums of every shard that it needs, in two its own.
-                               .own_bytes = !in_one_hop ? in_group / args_.group_ranks : output_.payload(),
+                               .own_bytes = in_one_hop ? output_.payload() : in_group / args_.group_ranks,
                                .whole_bytes = gathers ? output_.payload() : input_.payload(),
                                .unit_bytes = sizeof(detail::Pack),
                                .wire_packs = sizeof(detail::Pack) / detail::payload_bytes(args_.type),

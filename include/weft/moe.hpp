@@ -125,6 +125,16 @@ struct MoeExchangeArgs {
   std::uint32_t ring_rows = 0;
 };
 
+// A division of each rank's experts into rounds, in the order of the output. Experts of one round are computed while
+// rows of the next one travel. A call whose ranks divide differently ends with Errc::mismatch.
+struct ExpertRounds {
+  std::uint32_t count = 1;  // 1 … 16; more than one asks for RowPath::slots, and for weights at dispatch
+  // [count]: a round's experts; 0 is allowed. Together they are as many as that rank has which has most. A rank with
+  // fewer experts has the first of them: so its last rounds are shorter, or empty. Null: as even as possible, larger
+  // rounds first.
+  const std::uint32_t* experts = nullptr;
+};
+
 // Names a dispatch to its combine. Pass it on unchanged.
 struct DispatchHandle {
   std::uint32_t slot = 0;      // of the exchange's handles, in turn
@@ -203,6 +213,8 @@ struct DispatchArgs {
   std::uint32_t tag = 0;
   bool discard = false;  // the handle slot taken may still wait for its combine, which is then never called
   Launch launch = {};
+  ExpertRounds rounds = {};  // of the dispatch, or of its send; its waits have the same
+  std::uint32_t round = 0;   // of this wait: 0, then 1 …; ignored by the others
 };
 
 struct CombineArgs {
@@ -220,6 +232,8 @@ struct CombineArgs {
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   Launch launch = {};
+  ExpertRounds rounds = {};  // of the combine, or of its sends; they need not be those of the dispatch
+  std::uint32_t round = 0;   // of this send: 0, then 1 …; ignored by the others
 };
 
 // Bytes that an exchange takes on each rank. docs/moe.md has the formula.
@@ -318,6 +332,26 @@ class MoeExchange {
   // before. Errc::invalid_argument for a wait to which nothing, or something else than `handle`, was sent, and for a
   // combine whose dispatch was not waited for. Graphs that are replayed out of turn end with Errc::overlap. A release()
   // voids sends that were not waited for.
+  //
+  // Rounds (DispatchArgs::rounds, CombineArgs::rounds). A dispatch in rounds has one send and a wait for each round, in
+  // ascending order; a combine has a send for each round and one wait:
+  //
+  //   handle = dispatch_send(args)
+  //   for each round r: dispatch_wait(handle, args with round r), the experts of round r, combine_send(round r)
+  //   combine_wait(args)
+  //
+  // Behind the wait of round r all rows of experts of the rounds 0 … r are in the output; rows of later experts may be.
+  // All other outputs are complete behind the first wait: counts, offsets, sources, ids. The combine's send of round r
+  // reads the rows of experts of the rounds 0 … r. A wait of one round, the experts of the round before, and the
+  // combine's send of the round before that may run at once, on three streams. Order each behind what it reads.
+  //
+  // Rounds send nothing twice: a row travels in the first round that needs it on its rank, and a sum returns in the
+  // last round that touches it. So the bytes on the wire, and the bits of all results, are those of one round. Routing
+  // and counts travel ahead of all rows. A joined call may have rounds, too: it sends in their order, and its peers may
+  // take the calls apart.
+  //
+  // Rejected are a round out of turn, and a combine's send whose experts the waits so far have not brought. The idea of
+  // rounds is DeepEP's pull request 492 (per-expert overlap), which sends a row again in every round that needs it.
   DispatchHandle dispatch_send(const DispatchArgs& args) const;
   void dispatch_wait(DispatchHandle handle, const DispatchArgs& args) const;
   void combine_send(const CombineArgs& args) const;

@@ -9,6 +9,15 @@ namespace weft::python {
 
 namespace {
 
+GivenRounds given_rounds(nb::handle given) {
+  std::uint32_t count = 0;
+  if (nb::try_cast(given, count)) return GivenRounds({count});
+  std::vector<std::uint32_t> experts;
+  if (!nb::try_cast(given, experts))
+    reject_type("rounds: must be their number, or a sequence of the experts of each of them");
+  return GivenRounds(std::move(experts));
+}
+
 struct Inputs {
   nb::handle input, topk_ids, topk_weights, scales;
 };
@@ -49,9 +58,10 @@ PyHandle named(const PyExchange& self, const DispatchHandle& handle) {
 
 PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, nb::handle topk_ids,
                   nb::handle topk_weights, nb::handle scales, nb::handle stream, std::uint32_t tag, bool discard,
-                  int blocks, int threads, const nb::kwargs& outputs) {
+                  nb::handle rounds, int blocks, int threads, const nb::kwargs& outputs) {
+  const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.discard = discard};
+    DispatchArgs args{.discard = discard, .rounds = given.rounds()};
     take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales});
     take_outputs(args, shapes, tensors, output, outputs);
     return args;
@@ -60,9 +70,11 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
 }
 
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
-                       nb::handle scales, nb::handle stream, std::uint32_t tag, bool discard, int blocks, int threads) {
+                       nb::handle scales, nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds,
+                       int blocks, int threads) {
+  const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.discard = discard};
+    DispatchArgs args{.discard = discard, .rounds = given.rounds()};
     take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales});
     return args;
   };
@@ -75,10 +87,10 @@ DispatchHandle checked(const PyExchange& self, const PyHandle& handle) {
   return handle.handle;
 }
 
-void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle output, nb::handle stream,
-                   std::uint32_t tag, int blocks, int threads, const nb::kwargs& outputs) {
+void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle output, std::uint32_t round,
+                   nb::handle stream, std::uint32_t tag, int blocks, int threads, const nb::kwargs& outputs) {
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.tokens = checked(self, handle).tokens};
+    DispatchArgs args{.tokens = checked(self, handle).tokens, .round = round};
     take_outputs(args, shapes, tensors, output, outputs);
     return args;
   };
@@ -90,10 +102,15 @@ void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle ou
 struct Combined {
   nb::handle output, input, topk_weights, residual, source_wait_ns;
 };
-using CombineCall = void (MoeExchange::*)(const CombineArgs&) const;
+// A part of a combine: the rounds of a send, and its own one.
+struct CombineCall {
+  void (MoeExchange::*make)(const CombineArgs&) const;
+  ExpertRounds rounds = {};
+  std::uint32_t round = 0;
+};
 
 void make_combine(const PyExchange& self, const PyHandle& handle, const Combined& given, const CallOptions& options,
-                  CombineCall make) {
+                  const CombineCall& call) {
   const MoeExchange& exchange = self->exchange;
   const auto build = [&](Tensors& tensors) {
     const auto output = tensors.optional("output", given.output, Access::write);
@@ -101,32 +118,39 @@ void make_combine(const PyExchange& self, const PyHandle& handle, const Combined
     const auto weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
     const auto residual = tensors.optional("residual", given.residual, Access::read);
     const auto waits = tensors.optional("source_wait_ns", given.source_wait_ns, Access::write);
-    return combine_args(ExchangeShapes(exchange, self->group), checked(self, handle),
-                        {address(output), address(input), address(weights), address(residual), address(waits)});
+    CombineArgs args =
+        combine_args(ExchangeShapes(exchange, self->group), checked(self, handle),
+                     {address(output), address(input), address(weights), address(residual), address(waits)});
+    args.rounds = call.rounds;
+    args.round = call.round;
+    return args;
   };
   make_call(
-      self->group, options, build, [&](const CombineArgs& args) { (exchange.*make)(args); },
+      self->group, options, build, [&](const CombineArgs& args) { (exchange.*call.make)(args); },
       [&](const char* reason, Stream stream) { exchange.refuse_combine(reason, stream); });
 }
 
 void combine(const PyExchange& self, nb::handle output, nb::handle input, const PyHandle& handle, nb::handle residual,
-             nb::handle topk_weights, nb::handle source_wait_ns, nb::handle stream, std::uint32_t tag, int blocks,
-             int threads) {
+             nb::handle topk_weights, nb::handle source_wait_ns, nb::handle rounds, nb::handle stream,
+             std::uint32_t tag, int blocks, int threads) {
+  const GivenRounds given = given_rounds(rounds);
   make_combine(self, handle, {output, input, topk_weights, residual, source_wait_ns}, {stream, tag, blocks, threads},
-               &MoeExchange::combine);
+               {&MoeExchange::combine, given.rounds()});
 }
 
 void combine_send(const PyExchange& self, nb::handle input, const PyHandle& handle, nb::handle topk_weights,
-                  nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                  nb::handle rounds, std::uint32_t round, nb::handle stream, std::uint32_t tag, int blocks,
+                  int threads) {
+  const GivenRounds given = given_rounds(rounds);
   make_combine(self, handle, {nb::none(), input, topk_weights, nb::none(), nb::none()}, {stream, tag, blocks, threads},
-               &MoeExchange::combine_send);
+               {&MoeExchange::combine_send, given.rounds(), round});
 }
 
 void combine_wait(const PyExchange& self, nb::handle output, const PyHandle& handle, nb::handle input,
                   nb::handle residual, nb::handle source_wait_ns, nb::handle stream, std::uint32_t tag, int blocks,
                   int threads) {
   make_combine(self, handle, {output, input, nb::none(), residual, source_wait_ns}, {stream, tag, blocks, threads},
-               &MoeExchange::combine_wait);
+               {&MoeExchange::combine_wait});
 }
 
 }  // namespace
@@ -136,11 +160,11 @@ void bind_dispatch(nb::class_<PyExchange>& exchange) {
       .def(
           "dispatch", dispatch, nb::arg("output"), nb::arg("input"), nb::arg("topk_ids"),
           nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
-          nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("blocks") = 0,
-          nb::arg("threads") = 0, nb::arg("outputs"),
+          nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1,
+          nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
           nb::sig("def dispatch(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
                   "scales: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
-                  "blocks: int = 0, threads: int = 0, **outputs: object) -> DispatchHandle"),
+                  "rounds: object = 1, blocks: int = 0, threads: int = 0, **outputs: object) -> DispatchHandle"),
           R"doc(
 Sends this rank's tokens to the ranks of their experts, and takes the rows of this rank's own.
 
@@ -153,26 +177,36 @@ Further outputs, by name: output_scales (f32, or bytes); counts i32 [local exper
 source_wait_ns u64 [ranks]; host_counts u64 [local experts + ranks] in pinned memory of the host; output_ids i32 and
 output_weights f32 [output_rows, top_k] (rank_major).
 
-discard: the handle slot taken may still wait for its combine, which is then never called.)doc")
+discard: the handle slot taken may still wait for its combine, which is then never called.
+rounds: in which rows are sent (dispatch_send). The peers must divide alike.)doc")
       .def("dispatch_send", dispatch_send, nb::arg("input"), nb::arg("topk_ids"), nb::arg("topk_weights") = nb::none(),
            nb::kw_only(), nb::arg("scales") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("discard") = false, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def dispatch_send(self, input: object, topk_ids: object, topk_weights: object = None, *, "
                    "scales: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
-                   "blocks: int = 0, threads: int = 0) -> DispatchHandle"),
-           "The first half of dispatch: waits for no rank. Sends and waits take turns.")
-      .def("dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::arg("outputs"),
-           nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: object) -> None"),
-           "The second half: takes the outputs of dispatch.")
+                   "rounds: object = 1, blocks: int = 0, threads: int = 0) -> DispatchHandle"),
+           R"doc(
+The first half of dispatch: waits for no rank. Sends and waits take turns.
+
+rounds: into which each rank's experts are divided: their number (1 to 16, as even as possible), or the experts of each
+of them, as many together as the rank has that holds most. Such a dispatch has a wait for each round, and its combine
+may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
+path "slots" and for weights at dispatch.)doc")
+      .def(
+          "dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(), nb::arg("round") = 0,
+          nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+          nb::arg("outputs"),
+          nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, round: int = 0, "
+                  "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: object) -> None"),
+          "The second half: takes the outputs of dispatch. Behind the wait of round r, which come in ascending order, "
+          "all rows of experts of the rounds 0 to r have come. All other outputs have come with round 0.")
       .def("combine", combine, nb::arg("output"), nb::arg("input"), nb::arg("handle"), nb::arg("residual") = nb::none(),
            nb::kw_only(), nb::arg("topk_weights") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("rounds") = 1, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
+           nb::arg("threads") = 0,
            nb::sig("def combine(self, output: object, input: object, handle: DispatchHandle, residual: object = None, "
-                   "*, topk_weights: object = None, source_wait_ns: object = None, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "*, topk_weights: object = None, source_wait_ns: object = None, rounds: object = 1, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
 output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual.
 
@@ -180,11 +214,14 @@ input: [output_rows, hidden] of combine_type, rows at the places of dispatch; ra
 experts made of a token. residual, output: [handle.tokens, hidden].
 topk_weights: [handle.tokens, top_k] f32, if the exchange has weights_at_combine.)doc")
       .def("combine_send", combine_send, nb::arg("input").none(), nb::arg("handle"), nb::kw_only(),
-           nb::arg("topk_weights") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("topk_weights") = nb::none(), nb::arg("rounds") = 1, nb::arg("round") = 0,
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def combine_send(self, input: object, handle: DispatchHandle, *, topk_weights: object = None, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
-           "The first half of combine: waits for no rank. With weights_at_combine, only the weights travel.")
+                   "rounds: object = 1, round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, "
+                   "threads: int = 0) -> None"),
+           "The first half of combine: waits for no rank. With weights_at_combine, only the weights travel. In rounds "
+           "(dispatch_send) it is called for each of them, in ascending order. It sends the sums that the round is the "
+           "last one to touch.")
       .def("combine_wait", combine_wait, nb::arg("output"), nb::arg("handle"), nb::kw_only(),
            nb::arg("input") = nb::none(), nb::arg("residual") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,

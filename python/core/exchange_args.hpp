@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tensor.hpp"
 #include "weft/weft.hpp"
@@ -39,6 +41,20 @@ inline constexpr std::string_view kDispatchOutputs[] = {"output_scales",  "count
 inline constexpr std::string_view kHostCounts = "host_counts";  // in memory of the host
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& output);
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_view name, const Tensor& given);
+
+// Rounds as callers give them: their number, or each one's experts. One number stands for itself.
+class GivenRounds {
+ public:
+  explicit GivenRounds(std::vector<std::uint32_t> given) : given_(std::move(given)) {}
+  ExpertRounds rounds() const {
+    if (given_.empty()) return {.count = 0};
+    if (given_.size() == 1) return {.count = given_[0]};
+    return {.count = static_cast<std::uint32_t>(given_.size()), .experts = given_.data()};
+  }
+
+ private:
+  std::vector<std::uint32_t> given_;
+};
 
 struct CombineTensors {
   const Tensor *output, *input, *topk_weights, *residual, *source_wait_ns;

@@ -1,6 +1,7 @@
 // torch's operators of an exchange. A handle is a tensor of four i64 in the CPU's memory: operators return no objects,
 // and a compiled graph orders a combine behind its dispatch by it.
 #include <algorithm>
+#include <utility>
 
 #include "exchange_args.hpp"
 #include "torch_call.hpp"
@@ -32,6 +33,19 @@ DispatchHandle read_handle(const Tensor& tensor) {
           .tokens = static_cast<std::uint32_t>(words[3])};
 }
 
+// A number below 0 is one that no call has.
+std::uint32_t positive(std::int64_t number) {
+  return std::in_range<std::uint32_t>(number) ? static_cast<std::uint32_t>(number) : ~0u;
+}
+GivenRounds given_rounds(Stack& stack) {
+  std::vector<std::uint32_t> rounds;
+  for (const std::int64_t number : stack.integers()) rounds.push_back(positive(number));
+  return GivenRounds(std::move(rounds));
+}
+std::uint32_t given_round(Stack& stack) {
+  return positive(stack.integer());
+}
+
 // The tensors of a dispatch, in the schema's order.
 struct DispatchTensors {
   std::optional<Tensor> handle, input, topk_ids, topk_weights, scales, output;
@@ -56,14 +70,21 @@ void dispatch(Stack& stack) {
     for (std::optional<Tensor>& other : tensors.others) other = stack.optional();
   }
   const NumberedExchange of = exchange_of(stack.integer());
+  GivenRounds rounds({1});
   make(
       of.group,
       [&] {
         const ExchangeShapes shapes(of.exchange, of.group);
         DispatchArgs args;
         set_options(args, stack);
-        if constexpr (half != Half::wait) args.discard = stack.flag();
-        if constexpr (half == Half::wait) args.tokens = read_handle(*tensors.handle).tokens;
+        if constexpr (half != Half::wait) {
+          args.discard = stack.flag();
+          rounds = given_rounds(stack);
+          args.rounds = rounds.rounds();
+        } else {
+          args.round = given_round(stack);
+          args.tokens = read_handle(*tensors.handle).tokens;
+        }
         if constexpr (half != Half::wait) {
           for (const auto* tensor : {&tensors.input, &tensors.topk_ids, &tensors.topk_weights, &tensors.scales})
             if (*tensor) check_device(of.group, **tensor);
@@ -106,6 +127,7 @@ void combine(Stack& stack) {
   }
   if constexpr (half != Half::wait) weights = stack.optional();
   const NumberedExchange of = exchange_of(stack.integer());
+  GivenRounds rounds({1});
   make(
       of.group,
       [&] {
@@ -115,6 +137,9 @@ void combine(Stack& stack) {
             combine_args(ExchangeShapes(of.exchange, of.group), read_handle(*handle),
                          {address(output), address(input), address(weights), address(residual), address(waits)});
         set_options(args, stack);
+        if constexpr (half != Half::wait) rounds = given_rounds(stack);
+        if constexpr (half == Half::send) args.round = given_round(stack);
+        args.rounds = rounds.rounds();
         return args;
       },
       [&](const Group&, const CombineArgs& args) {
@@ -134,18 +159,20 @@ const std::vector<Operator>& exchange_operators() {
       "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "
       "Tensor(j!)? output_ids, Tensor(k!)? output_weights";
   static constexpr const char* kEnd = "int exchange, int options) -> ()";
-  static constexpr const char* kSendEnd = "int exchange, int options, bool discard) -> ()";
+  static constexpr const char* kSendEnd = "int exchange, int options, bool discard, int[] rounds) -> ()";
+  static constexpr const char* kWaitEnd = "int exchange, int options, int round) -> ()";
   static const std::vector<Operator> all = {
       {"dispatch", fmt::format("(Tensor(a!) handle, {}, {}, {}", kInputs, kOutputs, kSendEnd),
        kernel<dispatch<Half::joined>>},
       {"dispatch_send", fmt::format("(Tensor(a!) handle, {}, {}", kInputs, kSendEnd), kernel<dispatch<Half::send>>},
-      {"dispatch_wait", fmt::format("(Tensor handle, {}, {}", kOutputs, kEnd), kernel<dispatch<Half::wait>>},
+      {"dispatch_wait", fmt::format("(Tensor handle, {}, {}", kOutputs, kWaitEnd), kernel<dispatch<Half::wait>>},
       {"combine",
-       fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
-                   "Tensor? topk_weights, {}",
-                   kEnd),
+       "(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
+       "Tensor? topk_weights, int exchange, int options, int[] rounds) -> ()",
        kernel<combine<Half::joined>>},
-      {"combine_send", fmt::format("(Tensor? input, Tensor(a!) handle, Tensor? topk_weights, {}", kEnd),
+      {"combine_send",
+       "(Tensor? input, Tensor(a!) handle, Tensor? topk_weights, int exchange, int options, int[] rounds, int round) "
+       "-> ()",
        kernel<combine<Half::send>>},
       {"combine_wait",
        fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "

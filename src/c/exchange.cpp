@@ -28,6 +28,9 @@ struct Mirror<weft_dispatch_args> {
     copy(c.topk_ids_are_i64, cpp.topk_ids_are_i64);
     copy(c.discard, cpp.discard);
     launch_fields(c, cpp, copy);
+    copy(c.rounds, cpp.rounds.count);
+    copy(c.rounds_experts, cpp.rounds.experts);
+    copy(c.round, cpp.round);
   }
 };
 
@@ -47,6 +50,9 @@ struct Mirror<weft_combine_args> {
     copy(c.output, cpp.output);
     copy(c.source_wait_ns, cpp.source_wait_ns);
     launch_fields(c, cpp, copy);
+    copy(c.rounds, cpp.rounds.count);
+    copy(c.rounds_experts, cpp.rounds.experts);
+    copy(c.round, cpp.round);
   }
 };
 

@@ -28,10 +28,10 @@ bool for_phases(Phases phases, Run&& run) {
 template <class A, class T>
 bool run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typename A::Work& work) {
   static_assert(T::kMostBlocks >= kThreadBlocks);
-  const Phases phases = phases_of<A>(work);
+  const Turn turn = turn_of<A>(work);
   std::array<Session, kThreadBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
-    if (!enter(team[block], session[block], ask(team[block], session[block]), phases)) return false;
+    if (!enter(team[block], session[block], ask(team[block], session[block]), turn)) return false;
   }
   // Before anything is sent; otherwise two threads would write to the same slots. A GPU's data blocks cannot know it.
   if (!alone(team[0], session[0], 0)) return false;
@@ -39,14 +39,14 @@ bool run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typen
                                                                       A::thread_plan(team[1], call, work)};
   std::array prefetched{A::prefetch(team[0], session[0], work, thread_plan[0]),
                         A::prefetch(team[1], session[1], work, thread_plan[1])};
-  const bool good = for_phases<A>(phases, [&]<int phase>() {
+  const bool good = for_phases<A>(phases_of<A>(work), [&]<int phase>() {
     for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
       if (!A::template run<phase>(team[block], session[block], work, thread_plan[block], prefetched[block]))
         return false;
     }
     return true;
   });
-  for (std::uint32_t block = 0; block < kThreadBlocks; ++block) leave<A>(team[block], session[block], phases);
+  for (std::uint32_t block = 0; block < kThreadBlocks; ++block) leave(team[block], session[block], turn);
   return good;
 }
 

@@ -41,10 +41,11 @@ __global__ void __launch_bounds__(kMaxThreads<A>, 1)
   ptx::launch_successor();
   const Entry entry = ask(block, session);
   auto prefetched = A::prefetch(team, session, work, thread_plan);
-  const Phases phases = phases_of<A>(work);
-  if (!enter_as<A>(block, session, entry, phases, work)) return;
-  run_phases<A>(team, session, thread_plan, prefetched, work, phases, std::make_integer_sequence<int, A::kPhases>{});
-  leave<A>(block, session, phases);
+  const Turn turn = turn_of<A>(work);
+  if (!enter_as<A>(block, session, entry, turn, work)) return;
+  run_phases<A>(team, session, thread_plan, prefetched, work, phases_of<A>(work),
+                std::make_integer_sequence<int, A::kPhases>{});
+  leave(block, session, turn);
 }
 
 template <class A>

@@ -175,7 +175,8 @@ inline constexpr std::uint32_t kRejectedCall = 0x4a454354u;
 struct NoWork {};
 
 // The phases of a call that a launch makes, from `first` to `last`; beyond the algorithm's last one there is nothing. A
-// call's launches follow each other, and no other call of the group comes between.
+// call's launches follow each other, and no other call of the group comes between. Several of them may make the same
+// phase, each a part of it (Turn).
 struct Phases {
   std::uint8_t first = 0, last = 255;
 
@@ -184,8 +185,13 @@ struct Phases {
   bool operator==(const Phases&) const = default;
 };
 
-// LocalState::busy: no call is under way; a launch runs; else the phase that the next launch begins with.
+// LocalState::busy: no call is under way; a launch runs; else the turn of the call's next launch.
 inline constexpr std::uint32_t kIdle = 0, kBusy = 0xffffffffu;
+
+// The turn of a launch among those of its call, and the next one's; kIdle: the call begins, or ends.
+struct Turn {
+  std::uint32_t own, next;
+};
 
 // A block's own word. Every warp of a launch looks at its block's words first. Looks at one line of memory wait for
 // each other, about 0.5 ns each.
@@ -196,7 +202,7 @@ struct alignas(16) BlockWord {
 // State of one group that only its own rank touches.
 struct LocalState {
   std::uint32_t dead;  // 1 once a call of this group has failed
-  std::uint32_t busy;  // kIdle, kBusy, or the next phase of a call whose launches have not made all phases
+  std::uint32_t busy;  // kIdle, kBusy, or the next turn of a call whose launches have not made all phases
   // Generation of the window whose calls may begin: those of another one (captured before it was released) end at
   // once. kEnded once a call of the group has failed: later calls send nothing.
   BlockWord admitted[kMaxBlocks];

@@ -243,6 +243,14 @@ WEFT_FN Phases phases_of(const typename A::Work& work) {
   return {};
 }
 
+// By phases, unless the algorithm says that several launches make one phase.
+template <class A>
+WEFT_FN Turn turn_of(const typename A::Work& work) {
+  if constexpr (requires { A::turn(work); }) return A::turn(work);
+  const Phases phases = phases_of<A>(work);
+  return {phases.first, phases.end(A::kPhases) ? kIdle : phases.last + 1u};
+}
+
 // Before a call begins: everything that can be computed while the previous kernel still runs.
 template <Team T>
 WEFT_FN Session approach(T& team, const Call& call) {
@@ -277,7 +285,7 @@ WEFT_SLOW void turn_away(T& team, CallId id, std::uint32_t admitted) {
 // meanwhile, the control block (handshake.hpp) and every wait see it. To read that word here would put one more
 // dependent load before the first store.
 template <Team T>
-WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Phases phases) {
+WEFT_FN bool enter(T& team, Session& s, const Entry& entry, const Turn& turn) {
   s.epoch = entry.epoch;
   const std::uint32_t admitted = entry.admitted;
   if (admitted != s.call->generation) {
@@ -285,7 +293,7 @@ WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Phases phases) {
     return false;
   }
   if (team.block_rank() == 0 && team.thread_rank() == 0) {
-    s.overlapped = team.exchange(&s.call->local->busy, kBusy) != phases.first;
+    s.overlapped = team.exchange(&s.call->local->busy, kBusy) != turn.own;
   }
   return true;
 }
@@ -303,16 +311,16 @@ WEFT_FN constexpr BeginScope begin_scope_in([[maybe_unused]] const typename A::W
 
 // Begins a call together with the threads that must begin with this one.
 template <class A, Team T>
-WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Phases phases, const typename A::Work& work) {
+WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, const Turn& turn, const typename A::Work& work) {
   const BeginScope who = begin_scope_in<A, T>(work);
-  const bool entered = enter(team, s, entry, phases);
+  const bool entered = enter(team, s, entry, turn);
   if (who == BeginScope::block) return team.all(entered);
   if (who == BeginScope::warp) return team.all_lanes(entered);
   return entered;
 }
 
-// False, with a report, if another launch of the group was running on this rank when this one began. So it is if this
-// one does not begin with the phase that comes next.
+// False, with a report, if another launch of the group was running on this rank when this one began, or if it is
+// another one's turn.
 template <Team T>
 WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
   if (!s.overlapped) return true;
@@ -320,16 +328,16 @@ WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
   return false;
 }
 
-// Ends a launch. With the last phase this block's epoch moves on. Block 0 also moves the words of blocks that this
-// launch did not have, so that the next launch may have any grid. An earlier phase leaves the epochs alone.
-template <class A, Team T>
-WEFT_FN void leave(T& team, const Session& s, Phases phases) {
+// Ends a launch. With the last turn this block's epoch moves on. Block 0 also moves the words of blocks that this
+// launch did not have, so that the next launch may have any grid. An earlier turn leaves the epochs alone.
+template <Team T>
+WEFT_FN void leave(T& team, const Session& s, const Turn& turn) {
   static_assert(T::kMostBlocks <= kMaxBlocks);
   team.sync();
-  if (!phases.end(A::kPhases)) {
+  if (turn.next != kIdle) {
     if (team.block_rank() != 0 || team.thread_rank() != 0) return;
     static_cast<void>(alone(team, s, 0));  // no wait of this launch asks
-    team.store(&s.call->local->busy, phases.last + 1u);
+    team.store(&s.call->local->busy, turn.next);
     return;
   }
   const std::uint32_t next = s.epoch + 1;

@@ -117,8 +117,8 @@ std::vector<std::uint32_t>& AllReduceProgram::make_tensors(unsigned call, unsign
 
 void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.call(call, rank);
-  if (!spec.phases.has(0)) {
-    tensors(call, rank).kernel = tensors(static_cast<unsigned>(spec.of), rank).wait;
+  if (spec.is_later()) {
+    tensors(call, rank).kernel = tensors(static_cast<unsigned>(spec.of), rank).later[turn_of(spec) - 1];
     return;
   }
   if (spec.moving == Moving::dispatch) return fill_dispatch(call, rank);
@@ -202,6 +202,7 @@ std::uint32_t AllReduceProgram::host_epoch(unsigned call) const {
 
 // By the first thread that runs of a call. A replay finds new data at the addresses of its recording.
 void AllReduceProgram::begin_call(unsigned call, unsigned rank, unsigned thread) {
+  begin_round(call, rank);
   read_symmetric(rank, thread);
   if (setup_.call(call, rank).symmetric) unread_[rank] = static_cast<int>(call);
   Tensors& shared = tensors(recorded(call), rank);
@@ -248,6 +249,7 @@ void AllReduceProgram::end_call(unsigned call, unsigned rank) {
   const unsigned threads = setup_.one_thread ? 1 : grid.blocks * grid.threads;
   if (++threads_ended_[call * setup_.ranks + rank] != threads) return;
   look_for_record(call, rank);
+  end_round(call, rank);
   if (setup_.faults.stopping_rank == static_cast<int>(rank) && !needed_.empty() && needed_[call] == kUnknown) {
     needed_[call] = machine_->memory().sent(rank);
   }

@@ -42,13 +42,21 @@ class AllReduceProgram final : public Program {
     std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
     std::vector<std::uint32_t> result;             // the contents that a replay of the same recording found there
     unsigned user;                                 // the last call that has begun to use `memory`
-    Kernel kernel, wait;                           // a send: the kernel of its wait
-    std::size_t output_offset;                     // bytes
+    Kernel kernel;
+    std::vector<Kernel> later;  // a send: of the call's later launches, by turn
+    std::size_t output_offset;  // bytes
     // Outputs in symmetric memory: a reader behind the call copies them into `memory`.
     struct Stretch {
       std::size_t from, to, bytes;
     };
     std::vector<Stretch> symmetric;
+    // A call in rounds: what the output has behind each round of a dispatch, or what the experts have made before each
+    // round of a combine.
+    struct Piece {
+      std::size_t at;
+      std::vector<std::byte> bytes;
+    };
+    std::vector<std::vector<Piece>> rounds;
   };
   void fill(unsigned call, unsigned rank);
   // A call's kernel, tensors and expected outputs are defined in the operations' folders.
@@ -75,6 +83,12 @@ class AllReduceProgram final : public Program {
   std::optional<std::size_t> row_of(const Arrival& arrival, std::size_t place, std::size_t beginning) const;
   void fill_dispatch(unsigned call, unsigned rank);
   void fill_combine(unsigned call, unsigned rank);
+  // ops/moe/sim_rounds.cpp
+  void add_to_round(unsigned call, unsigned rank, std::uint32_t local, Tensors::Piece piece);
+  static void hide_rounds_behind(const Tensors& t, std::size_t current, std::vector<std::uint32_t>& words);
+  unsigned turn_of(const CallSetup& spec) const;
+  void begin_round(unsigned call, unsigned rank);
+  void end_round(unsigned call, unsigned rank);
   void reset_tables();
   detail::ExchangeView exchange_view(unsigned dispatch, unsigned rank);
   std::uint32_t host_epoch(unsigned call) const;

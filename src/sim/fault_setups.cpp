@@ -18,7 +18,7 @@ void set_calls(Setup& setup, const std::string& protocol) {
   if (protocol == "moe") {
     setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
     setup.exchange.handles = 1;  // tables of an earlier call must not pass for those of a failed call
-    setup.calls = moe_rounds({{{1, 0}, {0, 0}}, {{1, -1}, {0, 1}, {}}}, grids);
+    setup.calls = moe_calls({{{1, 0}, {0, 0}}, {{1, -1}, {0, 1}, {}}}, grids);
   } else if (protocol == "moves") {
     setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
                    {.count = 9, .moving = Moving::reduce_scatter},
@@ -86,7 +86,7 @@ void set_overflow(Setup& setup, int culprit, bool contiguous) {
     setup.exchange.capacity = 3;
   }
   const std::vector<Grid> grids = setup.calls[0].grids;
-  setup.calls = moe_rounds({{{full, other}, {full, -1}, {}}, {{full, full}, {other, full}, {}}}, grids);
+  setup.calls = moe_calls({{{full, other}, {full, -1}, {}}, {{full, full}, {other, full}, {}}}, grids);
   setup.faults.odd_rank = culprit;
   setup.faults.odd_call = 2;
   setup.faults.overflow = true;
@@ -98,9 +98,8 @@ void set_ring(Setup& setup) {
   setup.exchange.ring_rows = 1;
   setup.exchange.tokens = 3;
   setup.exchange.capacity = 3 * setup.exchange.capacity;
-  setup.calls =
-      moe_rounds({{{1, 0, 0, 0, 1, -1}, {0, 1, -1, -1, 1, 0}}, {{0, 1, 1, 0}, {1, -1}, {}}},
-                 {{.blocks = 4, .threads = setup.lanes, .senders = 1}, {.blocks = 2, .threads = setup.lanes}});
+  setup.calls = moe_calls({{{1, 0, 0, 0, 1, -1}, {0, 1, -1, -1, 1, 0}}, {{0, 1, 1, 0}, {1, -1}, {}}},
+                          {{.blocks = 4, .threads = setup.lanes, .senders = 1}, {.blocks = 2, .threads = setup.lanes}});
 }
 
 void set_beside(Setup& setup) {
@@ -120,6 +119,13 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant == "halves") {
     setup.calls = moe_apart({setup.calls[0].ids, setup.calls[2].ids}, {2, 1}, {2, 2});
     setup.exchange.handles = 2;
+  } else if (variant == "rounds") {
+    // Two experts on each rank. The last rank to send first has rows for the second round alone.
+    const auto last = static_cast<std::int64_t>(2 * setup.ranks - 1);
+    setup.exchange.experts = 2 * setup.ranks;
+    setup.exchange.capacity = 4 * setup.ranks;
+    setup.exchange.handles = 2;
+    setup.calls = moe_in_rounds({{{0, last}, {1, 0}, {last, -1}}, {{last, 1}, {0, 2}, {}}}, {1, 1}, {2, 1}, {2, 2});
   } else if (variant == "replays") {
     setup.calls = replays(setup.calls);
   } else if (variant == "apart") {
@@ -181,7 +187,8 @@ struct Variant {
 constexpr Variant kVariants[] = {{"two-shot", "wrap", 2},   {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
                                  {"moe", "halves", 2},      {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
                                  {"pipelined", "apart", 2}, {"counts", "", 2},          {"counts", "wrap", 3},
-                                 {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3}};
+                                 {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3},
+                                 {"moe", "rounds", 2}};
 
 }  // namespace
 

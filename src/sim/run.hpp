@@ -32,11 +32,12 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   const typename A::ThreadPlan thread_plan = A::thread_plan(team, call, work);
   const detail::Entry entry = ask(team, session);
   auto prefetched = A::prefetch(team, session, work, thread_plan);
-  const detail::Phases phases = detail::phases_of<A>(work);
-  if (!enter_as<A>(team, session, entry, phases, work)) return;
-  detail::for_phases<A>(
-      phases, [&]<int phase>() { return A::template run<phase>(team, session, work, thread_plan, prefetched); });
-  detail::leave<A>(team, session, phases);
+  const detail::Turn turn = detail::turn_of<A>(work);
+  if (!enter_as<A>(team, session, entry, turn, work)) return;
+  detail::for_phases<A>(detail::phases_of<A>(work), [&]<int phase>() {
+    return A::template run<phase>(team, session, work, thread_plan, prefetched);
+  });
+  detail::leave(team, session, turn);
 }
 
 template <class A, int unit>

@@ -114,12 +114,17 @@ struct CallSetup {
   bool discard = false;        // dispatch: as in DispatchArgs
   bool residual = false;       // combine: there is one
   detail::Phases phases = {};  // of dispatch and combine
-  int of = -1;                 // combine: the call that was its dispatch; a wait: its send; rms_norm: the first step
+  // combine: the call that was its dispatch; a wait, or a later round: its first send; rms_norm: the first step
+  int of = -1;
+  std::vector<std::uint32_t> rounds = {};  // of dispatch and combine: a rank's experts of each round; none: one round
+  unsigned round = 0;                      // that a dispatch's wait receives, or a combine's send sends
   std::shared_ptr<const Trial> trial = {};
   int after = -1;  // begins on each rank when this call of another stream has ended there
 
   // The wait for what was sent does not, and neither does what one rank does alone.
-  bool begins_epoch() const { return act == Act::call && phases.has(0) && !alone && moving != Moving::rejection; }
+  bool begins_epoch() const { return act == Act::call && !is_later() && !alone && moving != Moving::rejection; }
+  // A launch behind the first one of its call.
+  bool is_later() const { return !phases.has(0) || round != 0; }
 };
 
 // The kind of numbers: plain ones; numbers that show the order of summation; or many sentinels, zeros of both signs and
@@ -189,11 +194,16 @@ struct Setup {
 
 // A dispatch and its combine for each of the routings (CallSetup::ids).
 using Routing = std::vector<std::vector<std::int64_t>>;
-std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
+std::vector<CallSetup> moe_calls(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
 
 // Sends and waits in launches of their own, on grids of their own. The wait for a combine comes behind the send of the
 // next dispatch.
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait);
+// Launches of their own for each round: the send of a dispatch, then the wait of each round with the combine's send of
+// the same round behind it, then the wait. `of_wait` is the grid of a dispatch's waits and a combine's sends.
+using Division = std::vector<std::uint32_t>;  // experts of each round
+std::vector<CallSetup> moe_in_rounds(const std::vector<Routing>& routings, const Division& division, Grid of_send,
+                                     Grid of_wait);
 // Dispatches and combines on streams of their own. Each dispatch runs beside the combine of the one before. It takes a
 // handle slot when that handle slot's last combine has ended.
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles);
@@ -228,6 +238,8 @@ std::vector<Setup> small_message_setups();
 std::vector<Setup> large_message_setups();
 std::vector<Setup> small_moe_setups();
 std::vector<Setup> large_moe_setups();
+std::vector<Setup> small_round_setups();
+std::vector<Setup> large_round_setups();
 std::vector<Setup> small_ring_setups();
 std::vector<Setup> large_ring_setups();
 

@@ -52,6 +52,7 @@ const std::vector<Setup>& all_setups() {
     add(small_crossing_setups());
     add(small_message_setups());
     add(small_moe_setups());
+    add(small_round_setups());
     add(small_ring_setups());
     add(small_norm_setups());
     add(small_multimem_setups());
@@ -63,6 +64,7 @@ const std::vector<Setup>& all_setups() {
     add(large_crossing_setups());
     add(large_message_setups());
     add(large_moe_setups());
+    add(large_round_setups());
     add(large_ring_setups());
     add(large_norm_setups());
     add(large_multimem_setups());

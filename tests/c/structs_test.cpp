@@ -43,8 +43,8 @@ static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, strea
 static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe_dense_tp), 4));
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
 static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, ranks_of_expert_count), 8));
-static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, threads), 4));
-static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, topk_weights), 8));
+static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, round), 4));
+static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, round), 4));
 
 // A struct is followed by canaries, which nobody writes.
 template <class T>
@@ -128,6 +128,8 @@ TEST(CStructs, HaveTheDefaultsOfCpp) {
   EXPECT_EQ(exchange.alignment, 1u);
   EXPECT_EQ(exchange.handles, 2u);
   EXPECT_NE(exchange.weighted, 0);
+  EXPECT_EQ(initialised(weft_dispatch_args_init).rounds, 1u);
+  EXPECT_EQ(initialised(weft_combine_args_init).rounds, 1u);
 }
 
 // A caller that knows no launch has what is behind its struct left unread.

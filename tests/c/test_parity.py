@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # A field of C++ that has other names in C. A span or vector has its length beside it.
 IN_C = {"launch": {"blocks", "threads"}, "deadline": {"deadline_ns"}, "rendezvous_deadline": {"rendezvous_deadline_ns"},
-        "time": {"time_ns"}}
+        "time": {"time_ns"}, "rounds": {"rounds", "rounds_experts"}}
 STRUCTS_IN_C = {"Send": "weft_outgoing_message", "Receive": "weft_incoming_message"}
-PART_OF_OTHERS = {"Launch"}  # its fields are fields of each call
+PART_OF_OTHERS = {"Launch", "ExpertRounds"}  # its fields are fields of each call
 ARGUMENTS_IN_C = {"GatheredCounts": "weft_gathered_counts_of"}  # its fields are what the function is given
 COUNTED = ("std::span", "std::vector")
 

@@ -111,6 +111,43 @@ def check_dispatch(case: Case, rank: int, ranks: int, got: Outputs) -> None:
             assert got.scales[row].tobytes() == expected[width:]
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous"])
+@pytest.mark.parametrize("rounds", [2, 4, "uneven"])
+def test_rows_come_and_go_back_in_rounds(ranks: int, layout: str, rounds: int | str) -> None:
+    case = Case(ranks, layout)
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        exchange = case.exchange(rank.world)
+        experts = -(-EXPERTS // ranks)
+        division: int | list[int] = [1, 0, experts - 1] if isinstance(rounds, str) else rounds
+        count = division if isinstance(division, int) else len(division)
+        got = Outputs(exchange, ranks, "none")
+        tokens = case.counts[me]
+        x, ids, weights = weft.Tensor(case.input(me), "bf16"), case.ids[me, :tokens], case.weights[me, :tokens].copy()
+        back = np.full((tokens, HIDDEN), 0x7F, np.uint16)
+        handle = exchange.dispatch_send(x, ids.copy(), weights, rounds=division)
+        for number in range(count):
+            if number + 1 < count:
+                with pytest.raises(weft.Error, match=f"round: {number + 1} is out of turn"):
+                    exchange.dispatch_wait(handle, got.view, round=number + 1, **got.named(layout, "none"))
+            exchange.dispatch_wait(handle, got.view, round=number, **got.named(layout, "none"))
+            exchange.combine_send(got.view, handle, rounds=division, round=number)
+        check_dispatch(case, me, ranks, got)
+        exchange.combine_wait(weft.Tensor(back, "bf16"), handle)
+        assert back.tobytes() == case.expected[me][3]
+        # Joined calls may have rounds, too.
+        handle = exchange.dispatch(got.view, x, ids.copy(), weights, rounds=division, **got.named(layout, "none"))
+        exchange.combine(weft.Tensor(back, "bf16"), got.view, handle, rounds=division)
+        assert back.tobytes() == case.expected[me][3]
+        with pytest.raises(TypeError, match="rounds: must be their number"):
+            exchange.dispatch_send(x, ids.copy(), weights, rounds="two")
+        exchange.free()
+
+    run_ranks(ranks, work)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous", "rank_major"])
 @pytest.mark.parametrize("path", ["slots", "ring"])

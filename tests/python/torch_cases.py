@@ -184,6 +184,18 @@ class Case:
         exchange.combine_wait(results, handle, residual=self.tokens)
         return [rows, counts, results]
 
+    def rounds_of_an_exchange(self) -> list[torch.Tensor]:
+        exchange, rows, ids, weights, results = self.exchanged()
+        counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
+        experts = -(-6 // self.group.size)
+        division = [1, experts - 1]
+        handle = exchange.dispatch_send(self.tokens, ids, weights, rounds=division)
+        for number in range(2):
+            exchange.dispatch_wait(handle, rows, counts=counts, round=number)
+            exchange.combine_send(rows, handle, rounds=division, round=number)
+        exchange.combine_wait(results, handle, residual=self.tokens)
+        return [rows, counts, results]
+
     def all_gather_counts(self) -> list[torch.Tensor]:
         output = torch.empty(self.table, dtype=torch.int32, device=self.device)
         self.group.all_gather_counts(output, self.words)
@@ -214,4 +226,5 @@ NAMES = [
     "dispatch_and_combine",
     "combine_with_weights",
     "halves_of_an_exchange",
+    "rounds_of_an_exchange",
 ]

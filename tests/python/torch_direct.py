@@ -36,7 +36,7 @@ def test_gradients_are_refused_for_any_tensor() -> None:
         assert calls_of(group) == 0
         case = Case(group)
         case.combine_with_weights()
-        for call in (case.dispatch_and_combine, case.halves_of_an_exchange, case.combine_with_weights):
+        for call in (case.dispatch_and_combine, case.halves_of_an_exchange, case.rounds_of_an_exchange, case.combine_with_weights):
             case.topk_weights.requires_grad_(True)
             with pytest.raises(RuntimeError, match="weft has no gradients"):
                 call()

@@ -77,7 +77,7 @@ def through_core(case: Case, name: str) -> list[bytes]:
         y = np.empty((4, 16), np.float32)
         core.take_rows(y, case.everything, weft.Counts(rows), slots=ranks, slot=ranks - 1)
         return [y.tobytes()]
-    if name in ("dispatch_and_combine", "halves_of_an_exchange", "combine_with_weights"):
+    if name in ("dispatch_and_combine", "halves_of_an_exchange", "rounds_of_an_exchange", "combine_with_weights"):
         made, rows_of_all, ids, weights, results = case.exchanged()
         exchange, counts = made.exchange, np.empty(made.local_experts, np.int32)
         handle = exchange.dispatch(rows_of_all, case.tokens, ids, weights, counts=counts)

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "support/guarded.hpp"
+#include "support/moe_rounds.hpp"
 
 namespace weft::test {
 namespace {
@@ -305,6 +306,14 @@ void CpuMoe::forget_tokens() {
 
 void CpuMoe::forget_results() {
   std::ranges::fill(expert_rows_.content(), std::byte{0x11});
+}
+
+void CpuMoe::make_results(std::uint32_t end) {
+  std::ranges::copy(expert_rows_below(exchange_, *p_, end), expert_rows_.content().begin());
+}
+
+void CpuMoe::check_rows(std::uint32_t end) {
+  expect_rows_below(exchange_, *p_, end, output_.content(), wanted_.rows);
 }
 
 void CpuMoe::check_guards() {

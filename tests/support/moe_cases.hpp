@@ -75,6 +75,9 @@ class CpuMoe {
   // Overwrites the inputs that sends have read.
   void forget_tokens();
   void forget_results();
+  // Results of experts below local number `end` alone; and a look at the rows that these got (support/moe_rounds.hpp).
+  void make_results(std::uint32_t end);
+  void check_rows(std::uint32_t end);
   // Both throw if anything is wrong in the outputs or around them.
   void check_dispatch();
   void check_combine();

@@ -112,6 +112,9 @@ typedef struct weft_dispatch_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  const uint32_t* rounds_experts;  // [rounds], or null
+  uint32_t rounds;                 // ExpertRounds::count
+  uint32_t round;
 } weft_dispatch_args;
 weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size);
 
@@ -127,13 +130,16 @@ typedef struct weft_combine_args {
   int32_t blocks;
   int32_t threads;
   const float* topk_weights;
+  const uint32_t* rounds_experts;  // [rounds], or null
+  uint32_t rounds;                 // ExpertRounds::count
+  uint32_t round;
 } weft_combine_args;
 weft_code weft_combine_args_init(weft_combine_args* args, size_t size);
 
 // `handle` gets the name that combine needs.
 weft_code weft_dispatch(const weft_exchange* exchange, const weft_dispatch_args* args, weft_dispatch_handle* handle);
 weft_code weft_combine(const weft_exchange* exchange, const weft_combine_args* args);
-// The halves.
+// The halves. In rounds a dispatch has a wait for each round, and a combine a send.
 weft_code weft_dispatch_send(const weft_exchange* exchange, const weft_dispatch_args* args,
                              weft_dispatch_handle* handle);
 weft_code weft_dispatch_wait(const weft_exchange* exchange, const weft_dispatch_handle* handle,

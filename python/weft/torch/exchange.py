@@ -48,6 +48,7 @@ class Exchange:
         scales: torch.Tensor | None = None,
         tag: int = 0,
         discard: bool = False,
+        rounds: int | Sequence[int] = 1,
         blocks: int = 0,
         threads: int = 0,
         **outputs: torch.Tensor | None,
@@ -55,7 +56,7 @@ class Exchange:
         """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
-        end = self.number, operators.options(tag, blocks, threads), discard
+        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds)
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
         return handle
 
@@ -68,13 +69,14 @@ class Exchange:
         scales: torch.Tensor | None = None,
         tag: int = 0,
         discard: bool = False,
+        rounds: int | Sequence[int] = 1,
         blocks: int = 0,
         threads: int = 0,
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
-        end = self.number, operators.options(tag, blocks, threads), discard
+        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds)
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
 
@@ -83,13 +85,14 @@ class Exchange:
         handle: torch.Tensor,
         output: torch.Tensor,
         *,
+        round: int = 0,
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
         **outputs: torch.Tensor | None,
     ) -> None:
         """The second half: takes the outputs of dispatch."""
-        end = self.number, operators.options(tag, blocks, threads)
+        end = self.number, operators.options(tag, blocks, threads), round
         operators.call(operators.ops.dispatch_wait.default, handle, output, *_in_order(outputs), *end)
 
     def combine(
@@ -101,13 +104,15 @@ class Exchange:
         *,
         topk_weights: torch.Tensor | None = None,
         source_wait_ns: torch.Tensor | None = None,
+        rounds: int | Sequence[int] = 1,
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
     ) -> None:
         """output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual."""
         tensors = output, input, handle, residual, source_wait_ns, topk_weights
-        operators.call(operators.ops.combine.default, *tensors, self.number, operators.options(tag, blocks, threads))
+        end = self.number, operators.options(tag, blocks, threads), _list_of(rounds)
+        operators.call(operators.ops.combine.default, *tensors, *end)
 
     def combine_send(
         self,
@@ -115,13 +120,15 @@ class Exchange:
         handle: torch.Tensor,
         *,
         topk_weights: torch.Tensor | None = None,
+        rounds: int | Sequence[int] = 1,
+        round: int = 0,
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
     ) -> None:
         """The first half of combine: waits for no rank. With weights_at_combine, only the weights travel."""
-        options = operators.options(tag, blocks, threads)
-        operators.call(operators.ops.combine_send.default, input, handle, topk_weights, self.number, options)
+        end = self.number, operators.options(tag, blocks, threads), _list_of(rounds), round
+        operators.call(operators.ops.combine_send.default, input, handle, topk_weights, *end)
 
     def combine_wait(
         self,
@@ -152,6 +159,10 @@ def symmetric_tensor(
     count = math.prod(shape) * dtype.itemsize
     raw: torch.Tensor = torch.from_dlpack(memory.tensor([count], "u8", offset))
     return raw.view(dtype).view(*shape)
+
+
+def _list_of(rounds: int | Sequence[int]) -> list[int]:
+    return [rounds] if isinstance(rounds, int) else list(rounds)
 
 
 def _in_order(outputs: dict[str, torch.Tensor | None]) -> list[torch.Tensor | None]:

@@ -8,6 +8,7 @@
 #include "ops/moe/exchange_grid.hpp"
 #include "ops/moe/exchange_state.hpp"
 #include "ops/moe/moe_kernels.hpp"
+#include "ops/moe/rounds.hpp"
 #include "ops/moves/move_plan.hpp"
 #include "weft/moe.hpp"
 
@@ -96,9 +97,13 @@ struct ExchangeWords {
   static constexpr std::string_view kKind = "exchange";
   InFlight::Side side;
   bool wait;
-  std::uint32_t tag;
+  std::uint32_t tag, rounds;
+  std::uint32_t round;  // of this launch; detail::kNone: all, or none
   std::string text() const {
-    return wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}", name(side), tag);
+    const std::string call = wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}", name(side), tag);
+    if (rounds == 1) return call;
+    return round != detail::kNone ? fmt::format("{}, round {} of 0 to {}", call, round, rounds - 1)
+                                  : fmt::format("{}, {} rounds", call, rounds);
   }
 };
 
@@ -137,16 +142,22 @@ class HalfCall : public detail::GroupCall {
             "tokens: {} is more than the {} of MoeExchangeArgs::ring_rows, so only the joined call serves them", tokens,
             places);
   }
-  detail::CallName begin(DispatchHandle handle) {
-    sent_ = {handle, detail::fingerprint(name(side), args_.tag)};
-    return {sent_.fingerprint, ExchangeWords{.side = side, .wait = false, .tag = args_.tag}};
+  void begin(DispatchHandle handle) {
+    const std::uint64_t division = detail::division_of(rounds_);
+    sent_ = {handle, detail::fingerprint(name(side), args_.tag, division), rounds_};
   }
-  detail::CallName resume() const {
-    return {sent_.fingerprint, ExchangeWords{.side = side, .wait = true, .tag = args_.tag}};
+  detail::CallName call_name(Phases phases) const {
+    const bool one_round = phases == (side == InFlight::Side::dispatch ? kWait : kSend);
+    return {sent_.fingerprint, ExchangeWords{.side = side,
+                                             .wait = phases == kWait,
+                                             .tag = args_.tag,
+                                             .rounds = sent_.rounds.count,
+                                             .round = one_round ? sent_.rounds.current : detail::kNone}};
   }
 
   ExchangeState& exchange_;
   const Args& args_;
+  detail::Rounds rounds_ = {};
   detail::SentCall sent_{};
 };
 
@@ -167,15 +178,16 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     if (phases == kSend) check_half(args_.tokens);
     if (phases != kSend) check_outputs(channel(), exchange_.shape(), args_);
     if constexpr (phases == kWait) {
-      sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle);
+      sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle, args_.round);
     } else {
+      rounds_ = detail::plan_rounds(exchange_.shape(), args_.rounds);
       exchange_.in_flight().check_nothing_sent(InFlight::Side::dispatch);
     }
   }
 
   detail::CallName plan(bool kept) {
-    if constexpr (phases == kWait) return resume();
-    return begin(exchange_.in_flight().take_slot(args_.tokens, kept));
+    if constexpr (phases != kWait) begin(exchange_.in_flight().take_slot(args_.tokens, kept));
+    return call_name(phases);
   }
 
   template <class Run>
@@ -193,6 +205,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .ids = args_.topk_ids,
                                                    .weights = args_.topk_weights,
                                                    .tokens = handle.tokens,
+                                                   .rounds = sent_.rounds,
                                                    .senders = grid.senders,
                                                    .warp_groups = grid.warp_groups,
                                                    .wide_ids = args_.topk_ids_are_i64,
@@ -243,29 +256,30 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     const ExchangeShape& shape = exchange_.shape();
     return exchange_.args().weights_at_combine || (shape.ring_rows != 0 && shape.tokens > shape.ring_rows);
   }
-  bool peers_wait() const { return phases != kWait || serves(); }
+  bool is_later_round() const { return phases == kSend && args_.round != 0; }
+  bool peers_wait() const { return (phases != kWait && !is_later_round()) || serves(); }
 
   void check() {
     check_call(detail::name_of_operation<Combine>());
     if (phases != kJoined) check_half(args_.handle.tokens);
     if constexpr (phases == kWait) {
-      sent_ = exchange_.in_flight().sent(InFlight::Side::combine, args_.handle);
+      sent_ = exchange_.in_flight().all_sent(args_.handle);
       check_combine_output(exchange_, args_);
       if (serves()) check_combine_input(exchange_, args_);
     } else {
-      exchange_.in_flight().check_combine(args_.handle, kept());
+      check_rounds();
       require(args_.handle.tokens <= exchange_.shape().tokens, "handle: {} tokens are more than the {} of the exchange",
               args_.handle.tokens, exchange_.shape().tokens);
       check_combine_weights(exchange_, args_);
       if (phases == kJoined || !exchange_.args().weights_at_combine) check_combine_input(exchange_, args_);
       if (phases == kJoined) check_combine_output(exchange_, args_);
-      exchange_.in_flight().check_nothing_sent(InFlight::Side::combine);
+      if (!is_later_round()) exchange_.in_flight().check_nothing_sent(InFlight::Side::combine);
     }
   }
 
   detail::CallName plan(bool) {
-    if constexpr (phases == kWait) return resume();
-    return begin(args_.handle);
+    if (phases != kWait && !is_later_round()) begin(args_.handle);
+    return call_name(phases);
   }
 
   template <class Run>
@@ -279,6 +293,7 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot),
                                                    .phases = phases,
+                                                   .rounds = sent_.rounds,
                                                    .senders = grid.senders,
                                                    .warp_groups = grid.warp_groups,
                                                    .pairs = grid.pairs,
@@ -291,32 +306,19 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
          .blocks = grid.blocks,
          .threads = grid.threads});
   }
+
+ private:
+  // The first send of a call gives its rounds; a later one continues it.
+  void check_rounds() {
+    rounds_ = detail::plan_rounds(exchange_.shape(), args_.rounds);
+    const std::uint32_t round = phases == kSend ? args_.round : 0;
+    const std::uint32_t end = phases == kSend && round < rounds_.count ? rounds_.experts(round).end : detail::kNone;
+    exchange_.in_flight().check_combine(args_.handle, kept(), end);
+    if (is_later_round()) sent_ = exchange_.in_flight().sent(InFlight::Side::combine, args_.handle, round);
+  }
 };
 
 }  // namespace
-
-MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args) {
-  require(ranks >= 1 && ranks <= static_cast<int>(detail::kMaxRanks), "ranks: {} is not between 1 and {}", ranks,
-          detail::kMaxRanks);
-  const auto size = static_cast<std::uint32_t>(ranks);
-  detail::check_exchange_args(size, args);
-  const detail::ExpertMap map = detail::map_experts(size, args);
-  const ExchangeShape shape = detail::make_shape(size, 0, args, map);
-  const detail::ExchangeLayout layout = detail::make_exchange_layout(size, shape);
-  const detail::OutputRow row = detail::output_row(args);
-  MoeExchangeMemory memory{};
-  memory.dispatch = layout.dispatch_bytes / detail::kBanks;
-  const std::size_t weights = detail::late_weights_bytes(size, shape);
-  memory.combine = (layout.combine_bytes - weights) / detail::kBanks;
-  memory.tables = args.handles * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map) + weights;
-  memory.window = layout.dispatch_bytes + layout.combine_bytes - weights + memory.tables;
-  const bool by_rank = args.layout == RowLayout::rank_major;
-  const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
-  const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity
-                                                                   : std::size_t{shape.rows};
-  memory.output = rows * (row.bytes + row.scale_bytes + (by_rank ? args.top_k * entry : 0));
-  return memory;
-}
 
 MoeExchange MoeExchange::create(const Group& caller, const MoeExchangeArgs& args) {
   const Group group = detail::held(caller);
@@ -362,7 +364,7 @@ void MoeExchange::dispatch_wait(DispatchHandle handle, const DispatchArgs& args)
   const auto state = state_;
   Dispatch<kWait> call(group_, *state, args, handle);
   detail::make_call(call);
-  state->in_flight().note_waited(InFlight::Side::dispatch);
+  state->in_flight().note_round(InFlight::Side::dispatch);
 }
 
 void MoeExchange::combine(const CombineArgs& args) const {
@@ -374,13 +376,14 @@ void MoeExchange::combine_send(const CombineArgs& args) const {
   const auto state = state_;
   Combine<kSend> call(group_, *state, args);
   detail::make_call(call);
-  state->in_flight().note_sent(InFlight::Side::combine, call.sent());
+  if (!call.is_later_round()) state->in_flight().note_sent(InFlight::Side::combine, call.sent());
+  state->in_flight().note_round(InFlight::Side::combine);
 }
 void MoeExchange::combine_wait(const CombineArgs& args) const {
   const auto state = state_;
   Combine<kWait> call(group_, *state, args);
   detail::make_call(call);
-  state->in_flight().note_waited(InFlight::Side::combine);
+  state->in_flight().note_combined();
 }
 
 void MoeExchange::refuse_dispatch(std::string_view reason, Stream stream) const noexcept {

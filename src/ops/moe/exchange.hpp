@@ -18,6 +18,7 @@ inline constexpr std::uint32_t kMaxExperts = 4096;
 inline constexpr std::uint32_t kMaxExchangeTokens = 16384;
 inline constexpr std::uint32_t kMaxSlotTokens = 1024;  // RowPath::slots
 inline constexpr std::uint32_t kMaxHandles = 64;
+inline constexpr std::uint32_t kMostRounds = 16;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // no expert, no row
 
@@ -93,6 +94,17 @@ struct ExpertEntry {
   float weight;
 };
 
+// The number of a token's entries that have a row here, and the last local expert among all that name one here.
+struct EntryCount {
+  static constexpr std::uint32_t kCountBits = 8;
+  std::uint32_t count, last;
+
+  WEFT_FN std::uint32_t word() const { return last << kCountBits | count; }
+  static WEFT_FN EntryCount of(std::uint32_t word) { return {word & ((1u << kCountBits) - 1), word >> kCountBits}; }
+};
+static_assert(kMaxTopK < 1u << EntryCount::kCountBits);
+static_assert(kMaxExperts < 1u << (32 - EntryCount::kCountBits));
+
 // Ranks of a group.
 struct RankSet {
   std::uint64_t bits[2];
@@ -105,6 +117,9 @@ struct RankSet {
   WEFT_FN RankSet without(std::uint32_t rank) const {
     const std::uint64_t bit = std::uint64_t{1} << rank % 64;
     return {{bits[0] & ~(rank < 64 ? bit : 0), bits[1] & ~(rank < 64 ? 0 : bit)}};
+  }
+  WEFT_FN RankSet without(const RankSet& others) const {
+    return {{bits[0] & ~others.bits[0], bits[1] & ~others.bits[1]}};
   }
   // Ranks `first` … `first` + 31; `first` is a multiple of 32.
   WEFT_FN std::uint32_t word(std::uint32_t first) const {
@@ -121,6 +136,7 @@ struct RankSet {
     }
     return count;
   }
+  WEFT_FN bool empty() const { return (bits[0] | bits[1]) == 0; }
   WEFT_FN bool has(std::uint32_t rank) const { return ((rank < 64 ? bits[0] : bits[1]) >> rank % 64 & 1u) != 0; }
 };
 static_assert(kMaxRanks <= 128);
@@ -135,7 +151,7 @@ struct RoutingHeader {
 };
 struct RoutingTables {
   RoutingHeader* header;
-  std::uint32_t* entry_counts;  // [rank][token]; kNone: the row did not come here
+  std::uint32_t* entry_counts;  // [rank][token]: as in EntryCount; kNone: the row does not come here
   ExpertEntry* entries;         // [rank][token][top_k], by ascending expert
   RankSet* answering;           // [token of this rank]: ranks that return a row
 
@@ -220,6 +236,30 @@ struct ExchangeView {
 
 // Dispatch and combine have two phases. A joined call makes both in one launch.
 inline constexpr Phases kSend{.first = 0, .last = 0}, kWait{.first = 1}, kJoined{};
+WEFT_FN constexpr bool is_joined(const Phases& phases) {
+  return phases.has(0) && phases.has(1);
+}
+
+// Local experts begin … end − 1.
+struct ExpertRange {
+  std::uint32_t begin = 0, end = kNone;
+};
+
+// The rounds of a call, the same for all ranks. A rank with fewer experts than others has empty rounds at the end. A
+// launch of the second phase of dispatch, or of the first one of combine, makes one of them. A joined call has no
+// `current` one, and makes all.
+struct Rounds {
+  std::uint32_t count = 1, current = 0;
+  std::uint16_t end[kMostRounds] = {};  // the expert behind each round; the last one has all that are left
+
+  WEFT_FN constexpr ExpertRange experts(std::uint32_t round) const {
+    return {round != 0 ? end[round - 1] : 0u, round + 1 < count ? end[round] : kNone};
+  }
+  // Of the round that a launch makes; of all rounds if it makes them all.
+  WEFT_FN constexpr ExpertRange experts_of(const Phases& phases) const {
+    return count == 1 || is_joined(phases) ? ExpertRange{} : experts(current);
+  }
+};
 
 struct DispatchWork {
   ExchangeView exchange;
@@ -229,6 +269,7 @@ struct DispatchWork {
   const void* ids;
   const float* weights;
   std::uint32_t tokens;
+  Rounds rounds = {};
   // Warps of each block that send rows and do nothing else; the others do all else. 0: all do everything.
   std::uint32_t senders;
   std::uint32_t warp_groups =
@@ -257,6 +298,7 @@ struct LateWeights {
 struct CombineWork {
   ExchangeView exchange;
   Phases phases;
+  Rounds rounds = {};
   std::uint32_t senders;  // of each block's warps, that send while the others receive; 0: all send, then receive
   std::uint32_t warp_groups = 1;  // as in DispatchWork
   bool pairs;                     // a lane handles two packs of a row at once

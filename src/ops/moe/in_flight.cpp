@@ -21,7 +21,7 @@ DispatchHandle InFlight::take_slot(std::uint32_t tokens, bool captured) {
           .tokens = tokens};
 }
 
-void InFlight::check_combine(DispatchHandle handle, bool captured) const {
+void InFlight::check_combine(DispatchHandle handle, bool captured, std::uint32_t end) const {
   const std::scoped_lock lock(mutex_);
   const std::uint32_t handle_slot = handle.slot;
   require(handle.exchange == exchange_ || handle.exchange == 0, "handle: another exchange has given it");
@@ -32,7 +32,12 @@ void InFlight::check_combine(DispatchHandle handle, bool captured) const {
   const bool known = handle.number != 0 && !captured;
   require(!known || handle.number > forgotten_, "handle: what was dispatched before release() is void");
   require(!known || handle.number == eager_[handle_slot], "handle: a later dispatch has taken its slot");
-  require(!dispatch_ || dispatch_->handle.slot != handle_slot, "handle: its dispatch has not been waited for");
+  if (!dispatch_ || dispatch_->handle.slot != handle_slot) return;
+  const Rounds& rounds = dispatch_->rounds;
+  require(rounds.current != 0, "handle: its dispatch has not been waited for");
+  require(end <= rounds.experts(rounds.current - 1).end,
+          "handle: its dispatch has not been waited for: round {} of 0 to {} comes next", rounds.current,
+          rounds.count - 1);
 }
 
 void InFlight::check_nothing_sent(Side side) const {
@@ -53,9 +58,30 @@ SentCall InFlight::sent(Side side, DispatchHandle handle) const {
   return *of(side);
 }
 
-void InFlight::note_waited(Side side) {
+SentCall InFlight::sent(Side side, DispatchHandle handle, std::uint32_t round) const {
+  const SentCall call = sent(side, handle);
+  require(round == call.rounds.current, "round: {} is out of turn: round {} of 0 to {} comes next", round,
+          call.rounds.current, call.rounds.count - 1);
+  return call;
+}
+
+SentCall InFlight::all_sent(DispatchHandle handle) const {
+  const SentCall call = sent(Side::combine, handle);
+  require(call.rounds.current == call.rounds.count, "combine_wait: round {} of 0 to {} has not been sent",
+          call.rounds.current, call.rounds.count - 1);
+  return call;
+}
+
+void InFlight::note_round(Side side) {
   const std::scoped_lock lock(mutex_);
-  of(side).reset();
+  Rounds& rounds = of(side)->rounds;
+  ++rounds.current;
+  if (side == Side::dispatch && rounds.current == rounds.count) dispatch_.reset();
+}
+
+void InFlight::note_combined() {
+  const std::scoped_lock lock(mutex_);
+  combine_.reset();
 }
 
 void InFlight::forget() {

@@ -10,14 +10,16 @@
 #include <optional>
 #include <vector>
 
+#include "ops/moe/exchange.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::detail {
 
-// A call whose send was made and whose wait was not.
+// A call whose first send was made and whose last wait was not.
 struct SentCall {
   DispatchHandle handle;
   std::uint32_t fingerprint;
+  Rounds rounds = {};  // its current one is the next that a dispatch waits for, or that a combine sends
 };
 
 class InFlight {
@@ -27,19 +29,25 @@ class InFlight {
 
   // Takes the next handle slot for this rank's `tokens`. `captured`: the call is kept and made later.
   DispatchHandle take_slot(std::uint32_t tokens, bool captured);
-  // Throws Errc::invalid_argument for a handle without a dispatch that can be combined now.
-  void check_combine(DispatchHandle handle, bool captured) const;
+  // Throws Errc::invalid_argument for a handle without a dispatch whose experts below `end` can be combined now.
+  void check_combine(DispatchHandle handle, bool captured, std::uint32_t end) const;
 
   // Sends of dispatch, or of combine, and their waits take turns.
   enum class Side : std::uint8_t { dispatch, combine };
   void check_nothing_sent(Side side) const;  // throws Errc::in_flight
   void note_sent(Side side, const SentCall& call);
-  SentCall sent(Side side, DispatchHandle handle) const;  // throws Errc::invalid_argument unless it was sent
-  void note_waited(Side side);
+  // Throw Errc::invalid_argument unless it was sent, and unless the round is the next one; or all rounds of a combine
+  // were sent.
+  SentCall sent(Side side, DispatchHandle handle, std::uint32_t round) const;
+  SentCall all_sent(DispatchHandle handle) const;
+  // The next round of a dispatch was waited for, or of a combine was sent.
+  void note_round(Side side);
+  void note_combined();
   // Voids all dispatches and sends.
   void forget();
 
  private:
+  SentCall sent(Side side, DispatchHandle handle) const;
   const std::optional<SentCall>& of(Side side) const { return side == Side::dispatch ? dispatch_ : combine_; }
   std::optional<SentCall>& of(Side side) { return side == Side::dispatch ? dispatch_ : combine_; }
 

@@ -27,6 +27,12 @@ struct MoeCombine : MoeFrame<CombineWork> {
   static constexpr std::uint32_t kRowsAtOnce = 4;   // of experts
   static constexpr std::uint32_t kPacksAtOnce = 2;  // of a row, if there are many
 
+  // Each round that is sent has a turn of its own, and the wait the last one.
+  static WEFT_FN Turn turn(const Work& work) {
+    const std::uint32_t own = work.phases.has(0) ? work.rounds.current : work.rounds.count;
+    return {own, work.phases.has(kPhases - 1) ? kIdle : own + 1};
+  }
+
   // A part of the row that goes to `owner` for one of its tokens.
   struct Unit {
     std::uint32_t token, owner, part;
@@ -35,8 +41,8 @@ struct MoeCombine : MoeFrame<CombineWork> {
   // the other would be a round trip to memory each.
   template <Team T>
   struct Loaded {
-    std::uint32_t owner_tokens, count;
-    LaneArray<T, kMaxTopK> row, weight;  // of the experts' outputs; bits
+    std::uint32_t owner_tokens, count, last;  // EntryCount; a count of kNone: the row did not come here
+    LaneArray<T, kMaxTopK> row, weight;       // of the experts' outputs; bits
   };
   // The table entries of the first unit that is received.
   struct Mine {
@@ -100,7 +106,9 @@ struct MoeCombine : MoeFrame<CombineWork> {
       return true;
     } else if constexpr (phase == kSending) {
       if (team.block_rank() == 0) {
-        if constexpr (!late) Handshake::send(team, s, p.header);
+        if constexpr (!late) {
+          if (work.rounds.current == 0) Handshake::send(team, s, p.header);
+        }
         return true;
       }
       if (work.phases.has(kSending + 1)) prefetched.mine = load_mine(s, work, p);
@@ -152,7 +160,10 @@ struct MoeCombine : MoeFrame<CombineWork> {
     if (unit.token >= shape.tokens) return loaded;
     const std::uint64_t index = index_of(shape, unit);
     loaded.owner_tokens = tables.header->tokens[unit.owner];
-    loaded.count = tables.entry_counts[index];
+    const std::uint32_t word = tables.entry_counts[index];
+    const EntryCount all = EntryCount::of(word);
+    loaded.count = word != kNone ? all.count : kNone;
+    loaded.last = all.last;
     const ExpertEntry* const entries = tables.entries + index * shape.top_k;
     loaded.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row, std::uint32_t j) {
       const ExpertEntry entry = entries[k];
@@ -173,6 +184,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
     Unit next = p.sent;
     Loaded<T> loaded_next = load<T>(work, next, p.share.lane);
     const std::uint32_t all = work.exchange.tables.header->most_tokens * s.size() * p.units;
+    const ExpertRange experts = work.rounds.experts_of(work.phases);
     for (std::uint32_t i = p.sends.first; i < all;) {
       const Unit unit = next;
       const Loaded<T> loaded = loaded_next;
@@ -181,8 +193,9 @@ struct MoeCombine : MoeFrame<CombineWork> {
         next = MoeCombine::unit(*s.call, p.units, i);
         loaded_next = load<T>(work, next, p.share.lane);
       }
-      // kNone: the row did not come here.
       if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;
+      // The last round that touches a token adds up all of its rows.
+      if (loaded.last < experts.begin || loaded.last >= experts.end) continue;
       if (work.pairs) {
         if (!send_unit<kPacksAtOnce>(team, s, work, p, unit, loaded)) return false;
       } else {

@@ -13,6 +13,14 @@ namespace weft::detail {
 struct DispatchControl : MoeFrame<DispatchWork> {
   using Frame = MoeFrame<DispatchWork>;
 
+  // The send has the first turn, and each round a turn of its own behind it.
+  static WEFT_FN Turn turn(const Work& work) {
+    if (!work.phases.has(1)) return {kIdle, 1};
+    if (work.phases.has(0)) return {kIdle, kIdle};
+    const std::uint32_t own = 1 + work.rounds.current;
+    return {own, work.rounds.current + 1 == work.rounds.count ? kIdle : own + 1};
+  }
+
   // The handle slot's state, for the first thread of the control block.
   template <Team T>
   static WEFT_FN std::uint32_t read_waiting(T& team, const Work& work) {
@@ -41,6 +49,7 @@ struct DispatchControl : MoeFrame<DispatchWork> {
 
   template <Team T>
   static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderAddress& header) {
+    if (work.rounds.current != 0) return Frame::compare(team, s, header, nullptr);
     if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
     if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
     if (!tell_counts(team, s, work)) return false;

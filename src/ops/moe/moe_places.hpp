@@ -167,16 +167,17 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   const RoutingTables& tables = work.exchange.tables;
   const bool by_rank = shape.layout == RowLayout::rank_major;
   const std::uint32_t source = sender * shape.tokens + token;
-  std::uint32_t count = 0;
+  EntryCount all{0, 0};
   LaneArray<T, kMaxTopK> before{};  // kept entries in front of each
   for (std::uint32_t other = 0; other < shape.top_k; ++other) {
     const bool kept = (entries.kept >> other & 1u) != 0;
-    const std::uint32_t other_row = entries.row.get(team, other);
+    const std::uint32_t other_row = entries.row.get(team, other), local = entries.local.get(team, other);
     WEFT_UNROLL
     for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {
       before.own[j] += kept && other_row < entries.row.own[j] ? 1 : 0;
     }
-    count += kept ? 1 : 0;
+    all.count += kept ? 1 : 0;
+    if (local != kNone && local > all.last) all.last = local;
   }
   entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t row, std::uint32_t j) {
     if ((entries.kept >> k & 1u) == 0) return;
@@ -184,7 +185,7 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
     tables.entries[std::uint64_t{source} * shape.top_k + before.own[j]] = {row, weight};
     if (work.sources != nullptr) work.sources[row] = static_cast<std::int32_t>(source);
   });
-  if (lane == 0) tables.entry_counts[source] = entries.here != 0 ? count : kNone;
+  if (lane == 0) tables.entry_counts[source] = entries.here != 0 ? all.word() : kNone;
   if (!by_rank) return;
   entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t local, std::uint32_t j) {
     const std::uint64_t at = std::uint64_t{source} * shape.top_k + k;

@@ -138,6 +138,19 @@ struct MoeReceive {
     }
   };
 
+  // Whether this launch takes the token's row. The first round that needs a row takes it for all experts here.
+  template <Team T>
+  static WEFT_FN bool comes_now(T& team, const DispatchWork& work, std::uint32_t lane, Entries<T>& entries) {
+    if (work.rounds.count == 1 || is_joined(work.phases)) return true;
+    const ExpertRange experts = work.rounds.experts_of(work.phases);
+    bool earlier = false, now = false;
+    entries.local.each(lane, work.exchange.shape.top_k, [&](std::uint32_t, std::uint32_t local, std::uint32_t) {
+      earlier |= local < experts.begin;
+      now |= local < experts.end;
+    });
+    return team.all_lanes(!earlier) && !team.all_lanes(!now);
+  }
+
   template <Team T>
   static WEFT_FN bool receive_row(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                   const Unit& unit, const Plan& plan, SenderTokens<T>& tokens) {
@@ -170,9 +183,12 @@ struct MoeReceive {
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, routed, late)) return false;
     if (!exists) return true;
+    const bool takes = entries.here != 0 && comes_now(team, work, lane, entries);
+    const bool notes = unit.part + 1 == plan.parts && work.rounds.current == 0;
+    if (!takes && !notes) return true;
     const auto beside = [&] { items.look(team, s, shape); };
     if (entries.here != 0 && !place(team, s, exchange, lane, unit.sender, unit.token, entries, beside)) return false;
-    if (entries.here != 0) {
+    if (takes) {
       for (std::uint32_t first = items.first; first < items.count; first += Items<T>::kAtOnce * items.step) {
         if (first != items.first) items.begin(first);
         const auto arrived = [&] {
@@ -183,7 +199,7 @@ struct MoeReceive {
         items.take(team, work, entries);
       }
     }
-    if (unit.part + 1 == plan.parts) note_entries(team, work, lane, unit.sender, unit.token, entries);
+    if (notes) note_entries(team, work, lane, unit.sender, unit.token, entries);
     return true;
   }
 

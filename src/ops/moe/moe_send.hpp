@@ -21,6 +21,7 @@ struct MoeSend {
     std::uint32_t record_units;                      // of a token
     std::uint32_t records, records_and_counts, all;  // units
     std::uint32_t row_sharers;                       // warps that share a row
+    std::uint32_t tokens, rounds;
   };
   // The units of a warp: first, first + step, … below end.
   struct Units {
@@ -30,6 +31,7 @@ struct MoeSend {
   // `part` on.
   struct Unit {
     std::uint32_t token, part;
+    std::uint32_t round = 0;  // of a row: to ranks that need it in this round first
   };
   template <class T>
   struct Loaded {
@@ -48,8 +50,11 @@ struct MoeSend {
     plan.records = work.tokens * plan.record_units;
     plan.records_and_counts = plan.records + (shape.replicas + kWanted<T> - 1) / kWanted<T>;
     const std::uint32_t others = rows_alone ? 0 : plan.records_and_counts, left = warps > others ? warps - others : 1;
-    plan.row_sharers = row_sharers<T>(Row::template items<T>(shape), work.tokens, left);
-    plan.all = plan.records_and_counts + work.tokens * plan.row_sharers;
+    plan.tokens = work.tokens;
+    plan.rounds = work.rounds.count;
+    const std::uint32_t rows = plan.tokens * plan.rounds;
+    plan.row_sharers = row_sharers<T>(Row::template items<T>(shape), rows, left);
+    plan.all = plan.records_and_counts + rows * plan.row_sharers;
     return plan;
   }
   // `rows_alone`: some warps send rows and nothing else. Then `rows` are the units of such a warp (kNone: it is none),
@@ -63,7 +68,10 @@ struct MoeSend {
   static WEFT_FN Unit unit(const Plan& plan, std::uint32_t i) {
     if (i < plan.records) return {i / plan.record_units, i % plan.record_units * kWanted<T>};
     if (i < plan.records_and_counts) return {0, (i - plan.records) * kWanted<T>};
-    return {(i - plan.records_and_counts) / plan.row_sharers, (i - plan.records_and_counts) % plan.row_sharers};
+    const std::uint32_t row = (i - plan.records_and_counts) / plan.row_sharers;
+    const std::uint32_t part = (i - plan.records_and_counts) % plan.row_sharers;
+    if (plan.rounds == 1) return {row, part};
+    return {row % plan.tokens, part, row / plan.tokens};
   }
   // How many entries a unit counts among: for a record, the entries before it.
   static WEFT_FN std::uint32_t counted(const DispatchWork& work, const Plan& plan, const Unit& unit, std::uint32_t i) {
@@ -82,7 +90,7 @@ struct MoeSend {
     if (i >= units.end) return loaded;
     if (i >= plan.records_and_counts) {
       loaded.own_id = topk.id(first + lane, end);
-      loaded.given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
+      if (plan.rounds == 1) loaded.given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
       return loaded;
     }
     const std::uint32_t among = counted(work, plan, unit, i);
@@ -182,17 +190,19 @@ struct MoeSend {
     }
   }
 
-  // Ranks that have an expert of the token.
+  // Ranks that have an expert of the token below `end`.
   template <Team T>
   static WEFT_FN RankSet ranks_of(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
-                                  std::uint32_t token, const TopK::Id& own_id) {
+                                  std::uint32_t token, const TopK::Id& own_id, std::uint32_t end) {
     const ExchangeShape& shape = work.exchange.shape;
     const TopK topk = TopK::of(work, s.rank());
     RankSet own{};
     for (std::uint32_t k = lane; k < shape.top_k; k += T::kLanes) {
       const std::uint32_t i = token * shape.top_k + k;
       const std::uint32_t replica = topk.replica(k == lane ? own_id : topk.id(i, i + 1), i);
-      if (replica != kNone) own.add(home_of(work.exchange, replica).rank);
+      if (replica == kNone) continue;
+      const ExpertHome home = home_of(work.exchange, replica);
+      if (home.local < end) own.add(home.rank);
     }
     RankSet all{};
     WEFT_UNROLL
@@ -206,10 +216,17 @@ struct MoeSend {
   static WEFT_FN void send_row(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                const Unit& unit, std::uint32_t sharers, const Loaded<T>& loaded) {
     const ExchangeShape& shape = work.exchange.shape;
-    const RankSet to = ranks_of(team, s, work, lane, unit.token, loaded.own_id);
-    if (unit.part == 0 && lane == 0) work.exchange.tables.answering[unit.token] = to;
+    const ExpertRange experts = work.rounds.experts(unit.round);
+    RankSet to = ranks_of(team, s, work, lane, unit.token, loaded.own_id, experts.end);
+    const bool last = unit.round + 1 == work.rounds.count;
+    if (last && unit.part == 0 && lane == 0) work.exchange.tables.answering[unit.token] = to;
     const std::uint32_t count = Row::template items<T>(shape), step = sharers * T::kLanes;
     typename Row::template Given<T> given = loaded.given;
+    if (work.rounds.count != 1) {
+      if (unit.round != 0) to = to.without(ranks_of(team, s, work, lane, unit.token, loaded.own_id, experts.begin));
+      if (to.empty()) return;
+      given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
+    }
     for (std::uint32_t first = unit.part * T::kLanes; first < count; first += step) {
       const std::uint32_t item = first + lane;
       const typename Row::template Moving<T> moving = Row::encode(team, shape, given);

@@ -169,11 +169,6 @@ WEFT_FN RingBatches ring_batches(T& team, const RingRole& role) {
           .lane = team.thread_rank() % T::kLanes};
 }
 
-// Whether a launch sends and receives.
-WEFT_FN constexpr bool is_joined(const Phases& phases) {
-  return phases.has(0) && phases.has(1);
-}
-
 template <class Frame>
 struct RingPlan : Frame::ThreadPlan {
   RingRole role;

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "ops/moe/moe_rows.hpp"
-#include "ops/moe/sim_exchange.hpp"
+#include "ops/moe/sim_arrivals.hpp"
 #include "ops/moe/sim_moe_kernels.hpp"
 #include "sim/all_reduce.hpp"
 
@@ -15,17 +15,6 @@ using detail::ExchangeShape;
 using detail::RoutingTables;
 using Half = detail::Element<DataType::bf16>;
 using Bytes = std::vector<std::byte>;
-
-const ExchangePlan& plan_of(const World& world) {
-  return static_cast<const ExchangePlan&>(world.exchange());
-}
-
-const std::vector<std::int64_t>& ids_of(const CallSetup& dispatch, unsigned rank) {
-  return dispatch.ids[std::min<std::size_t>(rank, dispatch.ids.size() - 1)];
-}
-float weight_of(unsigned call, unsigned rank, std::uint64_t i) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(element_bits(Payload::plain, DataType::f32, call, rank, i)));
-}
 
 std::size_t input_row_bytes(const ExchangeShape& shape) {
   return std::size_t{shape.input_packs} * sizeof(Pack);
@@ -117,51 +106,6 @@ Mapped map(std::vector<std::uint32_t>& words) {
 
 }  // namespace
 
-// The replica that serves an id; an expert without replicas serves its own.
-std::optional<std::uint32_t> AllReduceProgram::replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const {
-  if (id < 0 || id >= setup_.exchange.experts) return std::nullopt;
-  const auto expert = static_cast<std::uint32_t>(id);
-  const std::vector<std::uint32_t>& first = plan_of(world_).map().first_replica;
-  return first.empty() ? expert : first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
-}
-
-// Arrivals by replica.
-std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(unsigned dispatch) const {
-  const std::uint32_t top_k = setup_.exchange.top_k;
-  std::vector<std::vector<Arrival>> by_expert(plan_of(world_).map().homes.size());
-  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
-    const std::vector<std::int64_t>& ids = ids_of(setup_.calls[dispatch], rank);
-    for (std::uint32_t i = 0; i < ids.size(); ++i) {
-      const std::optional<std::uint32_t> replica = replica_of(ids[i], rank, i / top_k);
-      if (replica) by_expert[*replica].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
-    }
-  }
-  return by_expert;
-}
-
-// The row of each expert's begin in the output of its rank; rank-major: nothing.
-std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vector<Arrival>>& by_expert) const {
-  const ExchangeShape& shape = plan_of(world_).shape(0);
-  std::vector<std::size_t> all, next(setup_.ranks);
-  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
-    const auto [home, local] = plan_of(world_).map().homes[expert];
-    const bool masked = shape.layout == RowLayout::expert_masked;
-    all.push_back(masked ? std::size_t{local} * shape.capacity : next[home]);
-    next[home] += (by_expert[expert].size() + shape.alignment - 1) / shape.alignment * shape.alignment;
-  }
-  return all;
-}
-
-// The output's row for one arrival; none if there is no room.
-std::optional<std::size_t> AllReduceProgram::row_of(const Arrival& arrival, std::size_t place,
-                                                    std::size_t beginning) const {
-  const ExchangeShape& shape = plan_of(world_).shape(0);
-  if (shape.layout == RowLayout::rank_major) return std::size_t{arrival.rank} * shape.tokens + arrival.token;
-  const bool masked = shape.layout == RowLayout::expert_masked;
-  if ((masked ? place : beginning + place) >= shape.capacity) return std::nullopt;
-  return beginning + place;
-}
-
 struct AllReduceProgram::RoutingMemory {
   std::vector<std::vector<std::uint64_t>> tables;
   std::vector<detail::RoutingHeader> headers;
@@ -249,6 +193,9 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       if (!to) continue;
       const Bytes bytes = sent_row(setup_, shape, call, arrival.rank, arrival.token);
       at.put(t.expected, output + *to * row, bytes.data(), row);
+      add_to_round(
+          call, rank, local,
+          {at.skew + output + *to * row, Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(row))});
       for (std::size_t i = 0; i < scale; ++i) {
         at.put(t.expected, output_scales + scale_place(shape, *to, i), &bytes[row + i], 1);
       }
@@ -287,6 +234,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .ids = at.memory + topk,
                             .weights = floats,
                             .tokens = tokens,
+                            .rounds = rounds_of(spec, shape.most_local),
                             .senders = world_.grid(call, rank).senders,
                             .wide_ids = spec.wide_ids,
                             .discard = spec.discard,
@@ -309,7 +257,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   };
   t.kernel = kernel();
   work.phases = detail::kWait;
-  t.wait = kernel();
+  for (; work.rounds.current < work.rounds.count; ++work.rounds.current) t.later.push_back(kernel());
 }
 
 void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
@@ -348,6 +296,15 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const auto by_expert = arrivals(dispatch);
   const auto begins = beginnings(by_expert);
   const auto& homes = plan_of(world_).map().homes;
+  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+    for (std::size_t place = 0; homes[expert].rank == rank && place < by_expert[expert].size(); ++place) {
+      const std::optional<std::size_t> at_expert = row_of(by_expert[expert][place], place, begins[expert]);
+      if (!at_expert) continue;
+      const std::byte* const made_row = at.memory + input + *at_expert * row * 2;
+      add_to_round(call, rank, homes[expert].local,
+                   {at.skew + input + *at_expert * row * 2, Bytes(made_row, made_row + row * 2)});
+    }
+  }
   for (std::size_t i = 0; i < tokens * row; ++i) {
     std::vector<std::uint64_t> terms;
     for (unsigned from = 0; from < setup_.ranks; ++from) {
@@ -375,6 +332,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   }
   detail::CombineWork work{.exchange = exchange,
                            .phases = spec.phases,
+                           .rounds = rounds_of(spec, shape.most_local),
                            .senders = world_.grid(call, rank).senders,
                            .pairs = world_.grid(call, rank).pairs,
                            .input = at.memory + input,
@@ -392,8 +350,10 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
+  while (++work.rounds.current < work.rounds.count) t.later.push_back(kernel());
   work.phases = detail::kWait;
-  t.wait = kernel();
+  t.later.push_back(kernel());
+  if (spec.phases == detail::kSend) hide_rounds_behind(t, 0, t.initial);
 }
 
 }  // namespace weft::sim

@@ -55,7 +55,7 @@ MoeExchangeArgs weighed_late(MoeExchangeArgs args) {
   return args;
 }
 
-std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids) {
+std::vector<CallSetup> moe_calls(const std::vector<Routing>& routings, const std::vector<Grid>& grids) {
   std::vector<CallSetup> calls;
   for (const Routing& ids : routings) {
     const auto dispatch = static_cast<int>(calls.size());
@@ -90,8 +90,8 @@ std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_s
 
 // One token on each of two ranks, which have one expert each.
 std::vector<Setup> small_moe_setups() {
-  const std::vector<CallSetup> rounds = moe_rounds({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}});
-  const std::vector<CallSetup> two_rounds = moe_rounds({{{1}, {0}}, {{1}, {}}});
+  const std::vector<CallSetup> rounds = moe_calls({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}});
+  const std::vector<CallSetup> two_rounds = moe_calls({{{1}, {0}}, {{1}, {}}});
   constexpr Payload special = Payload::special;
   return {
       {.name = "moe-exact", .payload = special, .calls = rounds, .exchange = exact(1, 2, 1)},
@@ -121,24 +121,24 @@ std::vector<Setup> small_moe_setups() {
        .exchange = exact(1, 2, 1)},
       {.name = "moe-wrap31",
        .start_epoch = 0x7ffffffeu,
-       .calls = moe_rounds({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
+       .calls = moe_calls({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
        .bound = 1,
        .exchange = exact(2, 2, 1)},
       // Blocks of two threads.
       {.name = "moe-threads",
        .payload = special,
-       .calls = moe_rounds({{{1, 0}, {0, 1}}}, {{2, 2}}),
+       .calls = moe_calls({{{1, 0}, {0, 1}}}, {{2, 2}}),
        .bound = 1,
        .exchange = exact(2, 2, 1)},
       // So many warps that one thread enters for all of them.
       {.name = "moe-many-warps",
        .payload = special,
-       .calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 5}}),
+       .calls = moe_calls({{{1}, {0}}, {{0}, {}}}, {{2, 5}}),
        .bound = 1,
        .exchange = exact(1, 2, 1)},
       {.name = "moe-lanes2",
        .lanes = 2,
-       .calls = moe_rounds({{{1}, {0}}}, {{2, 2}}),
+       .calls = moe_calls({{{1}, {0}}}, {{2, 2}}),
        .bound = 1,
        .exchange = exact(1, 2, 1)},
       {.name = "moe-weights", .calls = rounds, .bound = 1, .exchange = weighed_late(exact(1, 2, 1))},
@@ -154,13 +154,13 @@ std::vector<Setup> small_moe_setups() {
        .exchange = weighed_late(exact(1, 2, 1))},
       {.name = "moe-weights-wrap31",
        .start_epoch = 0x7ffffffeu,
-       .calls = moe_rounds({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
+       .calls = moe_calls({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
        .bound = 1,
        .exchange = weighed_late(exact(2, 2, 1))},
       // A lane has several entries, and a token several for one rank.
       {.name = "moe-weights-lanes2",
        .lanes = 2,
-       .calls = moe_rounds({{{3, 0, 2}, {1, 3, -1}}}, {{2, 2}}),
+       .calls = moe_calls({{{3, 0, 2}, {1, 3, -1}}}, {{2, 2}}),
        .bound = 1,
        .exchange = weighed_late(exact(1, 4, 3))},
   };
@@ -188,20 +188,20 @@ std::vector<Setup> moe_setups_with_lanes() {
     args.overflow = Overflow::drop;
     const char* const how = contiguous ? "contiguous" : layout == RowLayout::rank_major ? "by-rank" : "masked";
     const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}, {{}, {2, 2, 5, -1, 4, 5}}};
-    add(2, how, {.calls = moe_rounds(routings, {{2, 4}, {3, 2}}), .exchange = args});
-    add(8, how, {.calls = moe_rounds({routings[0]}, {{2, 8}, {2, 16}}), .exchange = args});
+    add(2, how, {.calls = moe_calls(routings, {{2, 4}, {3, 2}}), .exchange = args});
+    add(8, how, {.calls = moe_calls({routings[0]}, {{2, 8}, {2, 16}}), .exchange = args});
   }
   // So many entries that neighbouring lanes count them together.
   Routing many(2);
   for (int i = 0; i < 33; ++i) many[0].push_back(i % 2);
   many[1] = {1, 0};
-  add(2, "many", {.calls = moe_rounds({many}, {{2, 4}}), .exchange = exact(33, 2, 1)});
+  add(2, "many", {.calls = moe_calls({many}, {{2, 4}}), .exchange = exact(33, 2, 1)});
   // Scales in columns: for each of two experts, and for all rows together, as bytes of a word that is not full.
   MoeExchangeArgs columns = cast(RowCast::fp8, 1, 4, 2);
   columns.hidden = 2 * kScaleColumns;
   columns.scale_order = ScaleOrder::columns;
   columns.capacity = 4;
-  const std::vector<CallSetup> to_all = moe_rounds({{{3, 2}, {0, 3}}}, {{2, 8}});
+  const std::vector<CallSetup> to_all = moe_calls({{{3, 2}, {0, 3}}}, {{2, 8}});
   add(8, "columns-masked", {.calls = to_all, .exchange = columns});
   columns.cast = RowCast::fp8_ue8m0;
   columns.hidden = 3 * kScaleColumns;
@@ -210,27 +210,26 @@ std::vector<Setup> moe_setups_with_lanes() {
   // Lanes that share a scale, and a lane that looks at the columns of two scales.
   MoeExchangeArgs scales = cast(RowCast::fp8, 1, 2, 1);
   scales.hidden = 2 * kScaleColumns;
-  add(8, "cast", {.calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 8}, {2, 16}}), .exchange = scales});
-  add(2, "cast", {.calls = moe_rounds({{{1}, {0}}, {{1}, {}}}, {{2, 2}, {2, 4}}), .exchange = scales});
+  add(8, "cast", {.calls = moe_calls({{{1}, {0}}, {{0}, {}}}, {{2, 8}, {2, 16}}), .exchange = scales});
+  add(2, "cast", {.calls = moe_calls({{{1}, {0}}, {{1}, {}}}, {{2, 2}, {2, 4}}), .exchange = scales});
   scales.cast = RowCast::fp8_ue8m0;
-  add(8, "ue8m0", {.calls = moe_rounds({{{1}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
+  add(8, "ue8m0", {.calls = moe_calls({{{1}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   for (const unsigned lanes : {2u, 8u}) {
     // Each warp gets one and a half pairs of packs.
     MoeExchangeArgs wide = exact(2, 3, 2);
     wide.hidden = 24 * lanes;
     add(lanes, "roles",
-        {.calls =
-             in_roles(moe_rounds({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}})),
+        {.calls = in_roles(moe_calls({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}})),
          .exchange = wide});
     add(lanes, "replicas",
-        {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}}),
+        {.calls = moe_calls({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}}),
          .exchange = with_replicas(2)});
   }
   // Each rank has its own roles: several warps that send, or one; as many as the block has, which then all do both;
   // none. Also two packs at once without roles.
   MoeExchangeArgs packs = exact(2, 3, 2);
   packs.hidden = 48;
-  std::vector<CallSetup> several = moe_rounds({{{0, 1, 0, 2}, {0, 2}}, {{2, 0}, {2, 1, 1, 0}}});
+  std::vector<CallSetup> several = moe_calls({{{0, 1, 0, 2}, {0, 2}}, {{2, 0}, {2, 1, 1, 0}}});
   const Grid all_send{.blocks = 3, .threads = 4, .senders = 2};
   several[0].grids = {{.blocks = 2, .threads = 10, .senders = 2}, all_send};
   several[1].grids = {{.blocks = 2, .threads = 8, .senders = 2, .pairs = true},
@@ -241,7 +240,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   // Warps that share a row: first they send and receive it, then they do one of the two. If items of a row are few,
   // another warp notes the row.
   const auto sharing = [](const std::vector<Routing>& routings) {
-    std::vector<CallSetup> calls = moe_rounds(routings);
+    std::vector<CallSetup> calls = moe_calls(routings);
     for (std::size_t call = 0; call < calls.size(); ++call) {
       const unsigned senders = call < 2 ? 0 : 2;
       calls[call].grids = {{.blocks = 2, .threads = 16, .senders = senders},
@@ -266,7 +265,7 @@ std::vector<Setup> large_moe_setups() {
     // Tokens for all experts and for none, twice to one expert, to no expert, all to one expert. Grids change from call
     // to call and differ between ranks.
     std::vector<CallSetup> mixed =
-        moe_rounds({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot, -1, -1}, {-1, 0}}, {{hot, 0, hot, 1}}});
+        moe_calls({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot, -1, -1}, {-1, 0}}, {{hot, 0, hot, 1}}});
     const std::vector<std::vector<Grid>> grids{{{3, 2}, {2, 1}}, {{2, 1}, {2, 2}}, {{3, 1}, {2, 1}}, {{2, 1}, {3, 2}}};
     for (std::size_t call = 0; call < mixed.size(); ++call) mixed[call].grids = grids[call % grids.size()];
     const auto add = [&](const char* name, Setup setup) {
@@ -318,7 +317,7 @@ std::vector<Setup> large_moe_setups() {
     add("apart-cpu", {.atomic_bytes = 8,
                       .one_thread = true,
                       .calls = moe_apart({{{0, 1, hot, 0}, {1, 1}}, {{}, {hot, hot}}}, {}, {})});
-    add("replicas", {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0}, {2, 1, 2, -1}}, {{}, {2, 0, 2, 0}}, {{0, 2}}}),
+    add("replicas", {.calls = moe_calls({{{0, 1, 0, 2}, {0, 0}, {2, 1, 2, -1}}, {{}, {2, 0, 2, 0}}, {{0, 2}}}),
                      .exchange = with_replicas(ranks)});
     // Experts' results are summed unweighted, and a residual of the token's own rank is added.
     MoeExchangeArgs unweighted = exact(2, ranks + 1, 2);
@@ -326,14 +325,14 @@ std::vector<Setup> large_moe_setups() {
     std::vector<CallSetup> with_residuals = mixed;
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("unweighted", {.calls = with_residuals, .exchange = unweighted});
-    const std::vector<CallSetup> dropped = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}});
+    const std::vector<CallSetup> dropped = moe_calls({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}});
     add("drop", {.calls = dropped, .exchange = drop});
     add("weights-drop", {.calls = dropped, .exchange = weighed_late(drop)});
   }
   setups.push_back({.name = "moe-cast-torn8",
                     .atomic_bytes = 8,
                     .payload = Payload::special,
-                    .calls = moe_rounds({{{1}, {0}}, {{0}, {0}}, {{1}, {}}}, {{2, 2}, {3, 1}}),
+                    .calls = moe_calls({{{1}, {0}}, {{0}, {0}}, {{1}, {}}}, {{2, 2}, {3, 1}}),
                     .exchange = cast(RowCast::fp8_ue8m0, 1, 2, 1)});
   // Every word of the masks; rows of fp8 that come with scales of their own.
   MoeExchangeArgs scales = exact(1, 2, 1);
@@ -342,24 +341,24 @@ std::vector<Setup> large_moe_setups() {
   scales.scale_bytes = 4;
   setups.push_back({.name = "moe-masks",
                     .payload = Payload::special,
-                    .calls = moe_rounds({{{1}, {0}}, {{1}, {1}}, {{}, {0}}}),
+                    .calls = moe_calls({{{1}, {0}}, {{1}, {1}}, {{}, {0}}}),
                     .exchange = scales,
                     .empty_columns = true});
   // The same recordings with other routings in their tensors.
-  std::vector<CallSetup> replays = moe_rounds({{{1, 0}, {0, 0}}, {{1, 1}, {1, -1}}, {{-1, -1}, {0, 1}}});
+  std::vector<CallSetup> replays = moe_calls({{{1, 0}, {0, 0}}, {{1, 1}, {1, -1}}, {{-1, -1}, {0, 1}}});
   for (std::size_t call = 2; call < replays.size(); ++call) replays[call].replays = static_cast<int>(call % 2);
   setups.push_back({.name = "moe-replays", .calls = replays, .exchange = exact(1, 2, 2)});
   // Ids of 64 bits: some have lower words that name experts, but name no expert themselves.
   constexpr std::int64_t wide = std::int64_t{1} << 32;
-  std::vector<CallSetup> wide_ids = moe_rounds({{{-wide, 0, wide + 1, 1}, {1, 0}}, {{wide, 2}, {0, wide}}});
+  std::vector<CallSetup> wide_ids = moe_calls({{{-wide, 0, wide + 1, 1}, {1, 0}}, {{wide, 2}, {0, wide}}});
   for (CallSetup& call : wide_ids) call.wide_ids = call.moving == Moving::dispatch;
   setups.push_back({.name = "moe-wide-ids", .calls = wide_ids, .exchange = exact(2, 3, 2)});
   // Two dispatches, whose combines come in the other order; then two more, the first without a combine.
-  std::vector<CallSetup> crossed = moe_rounds({{{1}, {0}}, {{0}, {0}}});
+  std::vector<CallSetup> crossed = moe_calls({{{1}, {0}}, {{0}, {0}}});
   std::swap(crossed[1], crossed[2]);
   crossed[2].of = 1;
   crossed[3].of = 0;
-  const std::vector<CallSetup> more = moe_rounds({{{1}, {1}}});
+  const std::vector<CallSetup> more = moe_calls({{{1}, {1}}});
   crossed.insert(crossed.end(), {more[0], more[0], more[0], more[1]});
   crossed[6].discard = true;
   crossed[7].of = 6;

@@ -44,32 +44,32 @@ std::vector<Setup> small_ring_setups() {
        .atomic_bytes = 8,
        .one_thread = true,
        .payload = special,
-       .calls = moe_rounds(routings),
+       .calls = moe_calls(routings),
        .exchange = ring(1, 2, 2, 1)},
       {.name = "moe-ring",
        .payload = special,
-       .calls = moe_rounds(routings, {kApart}),
+       .calls = moe_calls(routings, {kApart}),
        .bound = 1,
        .exchange = ring(1, 2, 2, 1)},
       {.name = "moe-ring-both",
        .payload = special,
-       .calls = moe_rounds({{{1, 0, 1}, {0, 1}}}),
+       .calls = moe_calls({{{1, 0, 1}, {0, 1}}}),
        .exchange = ring(1, 3, 2, 1)},
       // Two blocks send, in turns to one place.
       {.name = "moe-ring-senders",
        .payload = special,
-       .calls = moe_rounds({{{1, 1, 0}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}),
+       .calls = moe_calls({{{1, 1, 0}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}),
        .bound = 1,
        .exchange = ring(1, 3, 2, 1)},
       // Tokens without an expert between two others. Several blocks receive.
       {.name = "moe-ring-gaps",
        .payload = special,
-       .calls = moe_rounds({{{1, -1, -1, 1}, {1, -1, 0}}}, {{.blocks = 4, .threads = 1, .senders = 1}}),
+       .calls = moe_calls({{{1, -1, -1, 1}, {1, -1, 0}}}, {{.blocks = 4, .threads = 1, .senders = 1}}),
        .bound = 1,
        .exchange = ring(1, 4, 2, 1)},
       {.name = "moe-ring-wrap31",
        .start_epoch = 0x7ffffffeu,
-       .calls = moe_rounds({{{1, 0}, {}}, {{}, {0, 1}}, {{1}, {0, 0}}}, {kApart}),
+       .calls = moe_calls({{{1, 0}, {}}, {{}, {0, 1}}, {{1}, {0, 0}}}, {kApart}),
        .bound = 1,
        .exchange = ring(1, 2, 2, 1)},
       {.name = "moe-ring-apart",
@@ -80,39 +80,39 @@ std::vector<Setup> small_ring_setups() {
       // Two warps of a block share the count of its entries.
       {.name = "moe-ring-threads",
        .payload = special,
-       .calls = moe_rounds({{{1, 1, 0, 1}, {0, 0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
+       .calls = moe_calls({{{1, 1, 0, 1}, {0, 0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
        .exchange = ring(2, 4, 2, 1)},
       {.name = "moe-ring-pieces",
        .payload = special,
-       .calls = moe_rounds({{{1, 0, 0, 1}, {0, -1}}}, {kApart}),
+       .calls = moe_calls({{{1, 0, 0, 1}, {0, -1}}}, {kApart}),
        .bound = 1,
        .exchange = pieces},
       // Results are copied as they are.
       {.name = "moe-ring-by-rank",
        .payload = special,
-       .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}),
+       .calls = moe_calls({{{1, 1, 1}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}),
        .bound = 1,
        .exchange = by_rank},
       // Entries of more experts than a tally has words for: places are found one by one.
       {.name = "moe-ring-no-table",
-       .calls = moe_rounds({{{23, 1, 0, 12}, {12, 0}}}, {kApart}),
+       .calls = moe_calls({{{23, 1, 0, 12}, {12, 0}}}, {kApart}),
        .bound = 1,
        .exchange = ring(1, 2, 24, 2)},
       {.name = "moe-ring-lanes2",
        .lanes = 2,
-       .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
+       .calls = moe_calls({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
        .exchange = two_packs},
       {.name = "moe-ring-weights",
-       .calls = moe_rounds({routings[0], routings[2]}, {kApart}),
+       .calls = moe_calls({routings[0], routings[2]}, {kApart}),
        .bound = 1,
        .exchange = weighed_late(ring(1, 2, 2, 1))},
       {.name = "moe-ring-weights-cpu",
        .atomic_bytes = 8,
        .one_thread = true,
        .payload = special,
-       .calls = moe_rounds(routings),
+       .calls = moe_calls(routings),
        .exchange = weighed_late(ring(1, 2, 2, 1))},
       {.name = "moe-ring-weights-apart",
        .calls = moe_apart({{{1, 0}, {0, 1}}, {{-1}, {1, 0}}, {{1, 1}, {0}}}, {2, 1}, {3, 1}),
@@ -120,7 +120,7 @@ std::vector<Setup> small_ring_setups() {
        .exchange = weighed_late(ring(2, 2, 2, 1))},
       {.name = "moe-ring-weights-lanes2",
        .lanes = 2,
-       .calls = moe_rounds({{{1, 1, 0}, {0, 1, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
+       .calls = moe_calls({{{1, 1, 0}, {0, 1, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
        .exchange = weighed_late(ring(1, 1, 2, 3))},
   };
@@ -145,14 +145,14 @@ std::vector<Setup> ring_setups_with_lanes() {
     args.capacity = 1;
     args.overflow = Overflow::drop;
     const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5, 1, 0, -1}, {5, 1, -1, -1, -1, -1, 2, 2, 5, -1, 4, 5}}};
-    add(lanes, "mixed", {.calls = moe_rounds(routings, {{2, 2 * lanes}, {3, lanes, false, 1}}), .exchange = args});
+    add(lanes, "mixed", {.calls = moe_calls(routings, {{2, 2 * lanes}, {3, lanes, false, 1}}), .exchange = args});
     // More ids than a thread loads at once.
     MoeExchangeArgs wide = ring(2, 4, 3, 9);
     wide.hidden = 24 * lanes;
     Routing many(2);
     for (int i = 0; i < 36; ++i) many[0].push_back(i * 7 % 5 % 3);
     many[1] = {0, 1, 2, 0, 1, 2, 2, 2, 0};
-    add(lanes, "many", {.calls = moe_rounds({many}, {{2, 2 * lanes}, {3, lanes, false, 1}}), .exchange = wide});
+    add(lanes, "many", {.calls = moe_calls({many}, {{2, 2 * lanes}, {3, lanes, false, 1}}), .exchange = wide});
   }
   // Lanes that share a scale. The order of scales is looked up once a row.
   for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns}) {
@@ -161,7 +161,7 @@ std::vector<Setup> ring_setups_with_lanes() {
     scales.cast = RowCast::fp8;
     scales.scale_order = order;
     add(8, order == ScaleOrder::rows ? "cast" : "columns",
-        {.calls = moe_rounds({{{1, 1}, {0, 1}}}, {{3, 8, false, 1}}), .exchange = scales});
+        {.calls = moe_calls({{{1, 1}, {0, 1}}}, {{3, 8, false, 1}}), .exchange = scales});
   }
   return setups;
 }
@@ -176,7 +176,7 @@ std::vector<Setup> large_ring_setups() {
     const Routing first{{0, 1, hot, 0, -1, -1, 1, 0, hot, hot}, {1, 1, hot, -1, 0, hot}, {}};
     const Routing second{{hot, 0}, {-1, 0, hot, 1, 0, 0, -1, hot}, {1, hot, -1, -1, 0, 1}};
     const Routing third{{hot, 0, hot, 1, 0, 1}};
-    std::vector<CallSetup> mixed = moe_rounds({first, second, third});
+    std::vector<CallSetup> mixed = moe_calls({first, second, third});
     // Grids change from call to call and differ between ranks: with and without blocks that only send.
     const std::vector<std::vector<Grid>> grids{{{3, 2, false, 1}, {2, 1}, {4, 1, false, 2}},
                                                {{2, 2}, {4, 1, false, 1}},
@@ -212,8 +212,8 @@ std::vector<Setup> large_ring_setups() {
     MoeExchangeArgs replicas = ring(2, 5, 3, 2);
     replicas.ranks_of_expert = {{}, {ranks - 1}, {0, 1}};
     for (unsigned rank = 0; rank < ranks; ++rank) replicas.ranks_of_expert[0].push_back(rank);
-    add("replicas", {.calls = moe_rounds({{{0, 1, 0, 2, 0, 0, 2, 1}, {0, 0, 2, 1, 2, -1}}, {{}, {2, 0, 2, 0, 1, 0}}},
-                                         {{3, 2, false, 1}, {2, 2}}),
+    add("replicas", {.calls = moe_calls({{{0, 1, 0, 2, 0, 0, 2, 1}, {0, 0, 2, 1, 2, -1}}, {{}, {2, 0, 2, 0, 1, 0}}},
+                                        {{3, 2, false, 1}, {2, 2}}),
                      .exchange = replicas});
   }
   std::ranges::move(ring_setups_with_lanes(), std::back_inserter(setups));

@@ -9,7 +9,7 @@
 
 #include "gpu/support/gpu_world.hpp"
 #include "kernel/cuda_error.hpp"
-#include "support/moe_cases.hpp"
+#include "support/moe_rounds.hpp"
 
 namespace weft::test {
 
@@ -119,6 +119,20 @@ class GpuMoe {
     wait();
     expect(result_, std::span(p.results[rank_]), "combined rows");
   }
+  // As in CpuMoe. Both wait.
+  void make_results(const PreparedMoe& p, std::uint32_t end) const {
+    wait();
+    upload(expert_rows_, std::span<const std::byte>(expert_rows_below(exchange_, p, end)));
+    gpu_.synchronize();
+  }
+  void check_rows(const PreparedMoe& p, std::uint32_t end) const {
+    wait();
+    const Dispatched wanted = dispatched(exchange_, p);
+    const auto expect_rows = [&](std::span<const std::byte> got, std::span<const std::byte> all, const std::string&) {
+      expect_rows_below(exchange_, p, end, got, all);
+    };
+    expect(output_, std::span(wanted.rows), "rows", expect_rows);
+  }
 
  private:
   struct Buffer {
@@ -177,6 +191,20 @@ class GpuMoe {
   Launch launch_;
   Buffer input_, scales_, ids_, weights_, output_, output_scales_, counts_, offsets_, sources_, source_tokens_,
       local_ids_, local_weights_, expert_rows_, residual_, result_;
+};
+
+// One call's tensors, for exchange_in_rounds().
+struct GpuMoeCall {
+  GpuMoe& moe;
+  const PreparedMoe& p;
+  cudaStream_t stream;
+
+  DispatchArgs dispatch() const { return moe.dispatch_args(p, stream); }
+  CombineArgs combine(DispatchHandle handle) const { return moe.combine_args(p, handle, stream); }
+  void check_rows(std::uint32_t end) const { moe.check_rows(p, end); }
+  void make_results(std::uint32_t end) const { moe.make_results(p, end); }
+  void check_dispatch() const { moe.check_dispatch(p); }
+  void check_combine() const { moe.check_combine(p); }
 };
 
 // A dispatch and its combine, each checked.

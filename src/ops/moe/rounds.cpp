@@ -1,0 +1,31 @@
+#include "ops/moe/rounds.hpp"
+
+#include "base/fingerprint.hpp"
+#include "comm/arguments.hpp"
+
+namespace weft::detail {
+
+Rounds plan_rounds(const ExchangeShape& shape, const ExpertRounds& wanted) {
+  const std::uint32_t count = wanted.count;
+  require(count >= 1 && count <= kMostRounds, "rounds.count: {} is not between 1 and {}", count, kMostRounds);
+  require(count == 1 || shape.ring_rows == 0,
+          "rounds.count: {} rounds ask for RowPath::slots, and this exchange has a ring", count);
+  require(count == 1 || !shape.weighted || shape.carries_weights,
+          "rounds.count: {} rounds ask for weights at dispatch, and this exchange takes them at combine", count);
+  std::uint64_t experts = 0;
+  for (std::uint32_t round = 0; wanted.experts != nullptr && round < count; ++round) experts += wanted.experts[round];
+  require(wanted.experts == nullptr || experts == shape.most_local,
+          "rounds.experts: all rounds together have {} experts, and not the {} of the rank that has most", experts,
+          shape.most_local);
+  return divide(shape.most_local, wanted);
+}
+
+std::uint64_t division_of(const Rounds& rounds) {
+  std::uint64_t division = 0;
+  for (std::uint32_t round = 0; rounds.count != 1 && round < rounds.count; ++round) {
+    division = fingerprint(NameHash("rounds"), division, rounds.end[round]);
+  }
+  return division;
+}
+
+}  // namespace weft::detail

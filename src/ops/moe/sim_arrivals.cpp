@@ -1,0 +1,56 @@
+#include "ops/moe/sim_arrivals.hpp"
+
+#include <optional>
+
+#include "ops/moe/rounds.hpp"
+
+namespace weft::sim {
+
+using detail::ExchangeShape;
+
+// The replica that serves an id; an expert without replicas serves its own.
+std::optional<std::uint32_t> AllReduceProgram::replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const {
+  if (id < 0 || id >= setup_.exchange.experts) return std::nullopt;
+  const auto expert = static_cast<std::uint32_t>(id);
+  const std::vector<std::uint32_t>& first = plan_of(world_).map().first_replica;
+  return first.empty() ? expert : first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
+}
+
+// Arrivals by replica.
+std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(unsigned dispatch) const {
+  const std::uint32_t top_k = setup_.exchange.top_k;
+  std::vector<std::vector<Arrival>> by_expert(plan_of(world_).map().homes.size());
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    const std::vector<std::int64_t>& ids = ids_of(setup_.calls[dispatch], rank);
+    for (std::uint32_t i = 0; i < ids.size(); ++i) {
+      const std::optional<std::uint32_t> replica = replica_of(ids[i], rank, i / top_k);
+      if (replica) by_expert[*replica].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
+    }
+  }
+  return by_expert;
+}
+
+// The row of each expert's begin in the output of its rank; rank-major: nothing.
+std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vector<Arrival>>& by_expert) const {
+  const ExchangeShape& shape = plan_of(world_).shape(0);
+  std::vector<std::size_t> all, next(setup_.ranks);
+  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+    const auto [home, local] = plan_of(world_).map().homes[expert];
+    const bool masked = shape.layout == RowLayout::expert_masked;
+    all.push_back(masked ? std::size_t{local} * shape.capacity : next[home]);
+    next[home] += (by_expert[expert].size() + shape.alignment - 1) / shape.alignment * shape.alignment;
+  }
+  return all;
+}
+
+// The output's row for one arrival; none if there is no room.
+std::optional<std::size_t> AllReduceProgram::row_of(const Arrival& arrival, std::size_t place,
+                                                    std::size_t beginning) const {
+  const ExchangeShape& shape = plan_of(world_).shape(0);
+  if (shape.layout == RowLayout::rank_major) return std::size_t{arrival.rank} * shape.tokens + arrival.token;
+  const bool masked = shape.layout == RowLayout::expert_masked;
+  if ((masked ? place : beginning + place) >= shape.capacity) return std::nullopt;
+  return beginning + place;
+}
+
+}  // namespace weft::sim

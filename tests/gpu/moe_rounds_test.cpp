@@ -1,0 +1,117 @@
+// Dispatch and combine on GPU ranks in rounds of experts.
+#include <gtest/gtest.h>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/graph.hpp"
+#include "support/moe_rounds.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+class GpuMoeRounds : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeRounds, testing::Values(1, 2, 4));
+
+void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks) {
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  for (const Batch& batch : batches) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    const std::vector<Division> divisions = every_division(batch.front().args, ranks);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      // Each division has a call, and each call a division.
+      const std::size_t turns = std::max(divisions.size(), prepared.size());
+      for (std::size_t turn = 0; turn < turns; ++turn) {
+        GpuMoeCall call{moe, prepared[turn % prepared.size()], gpu.stream()};
+        moe.fill(call.p);
+        exchange_in_rounds(exchange, call, divisions[turn % divisions.size()]);
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+TEST_P(GpuMoeRounds, EveryKindOfRouting) {
+  in_every_division(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeRounds, CastOnTheWay) {
+  in_every_division(casts_on_the_way(GetParam()), GetParam());
+}
+
+// Captures all rounds on two streams: sums of each round are sent beside the next round's rows. Replays find other
+// routings.
+TEST_P(GpuMoeRounds, GraphsOnTwoStreamsWithOtherRoutings) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  for (const Batch& batch : routings_for_two_graphs(ranks)) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    const Division division = every_division(batch.front().args, ranks)[2];
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      std::vector<cudaEvent_t> events(division.size() + 1);
+      for (cudaEvent_t& event : events)
+        detail::check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+      const auto order = [&](cudaEvent_t event, cudaStream_t before, cudaStream_t behind) {
+        detail::check_cuda(cudaEventRecord(event, before), "cudaEventRecord");
+        detail::check_cuda(cudaStreamWaitEvent(behind, event), "cudaStreamWaitEvent");
+      };
+      const Graph graph(gpu, [&] {
+        DispatchArgs there = moe.dispatch_args(prepared[0], gpu.stream(), false, 3);
+        there.rounds = rounds_of(division);
+        CombineArgs back = moe.combine_args(prepared[0], exchange.dispatch_send(there), gpu.other_stream(), 3);
+        back.rounds = rounds_of(division);
+        for (std::uint32_t round = 0; round < division.size(); ++round) {
+          there.round = back.round = round;
+          exchange.dispatch_wait(back.handle, there);
+          order(events[round], gpu.stream(), gpu.other_stream());
+          exchange.combine_send(back);
+        }
+        exchange.combine_wait(back);
+        order(events.back(), gpu.other_stream(), gpu.stream());
+      });
+      for (std::size_t i = 0; i < 2 * prepared.size(); i += 2) {
+        const PreparedMoe& now = prepared[i % prepared.size()];
+        moe.fill(now);
+        graph.launch(gpu.stream());
+        moe.check_dispatch(now);
+        moe.check_combine(now);
+      }
+      for (cudaEvent_t event : events) static_cast<void>(cudaEventDestroy(event));
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+// A wait of a round that is replayed without the one before.
+TEST(GpuMoeInRounds, GraphsOutOfTurnAreFound) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
+  const Division division{2, 2};
+  GpuWorld world = make_gpu_world(2, gpu_config(std::chrono::seconds(5)));
+  for (const Ending& ending : run_gpu_world(world, [&](Communicator&communicator, GpuRank&gpu, int) {
+         const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+         GpuMoe moe(gpu, communicator, exchange, world.launch());
+         moe.fill(p);
+         DispatchArgs args = moe.dispatch_args(p, gpu.stream(), true);
+         args.rounds = rounds_of(division);
+         DispatchHandle handle;
+         const Graph send(gpu, [&] { handle = exchange.dispatch_send(args); });
+         const Graph first(gpu, [&] { exchange.dispatch_wait(handle, args); });
+         args.round = 1;
+         const Graph second(gpu, [&] { exchange.dispatch_wait(handle, args); });
+         send.launch(gpu.stream());
+         first.launch(gpu.stream());
+         second.launch(gpu.stream());
+         moe.check_dispatch(p);
+         send.launch(gpu.stream());
+         second.launch(gpu.stream());
+         moe.check_dispatch(p);
+       })) {
+    expect_fault(ending, {Errc::overlap, Errc::peer_failed}, "a round out of turn");
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -6,7 +6,7 @@ if(WEFT_WITH_CUDA)
   weft_sources_below(cli_cuda_files apps/weft/*.cu)
   list(APPEND cli_files ${cli_cuda_files})
 endif()
-list(REMOVE_ITEM cli_files apps/weft/main.cpp)
+list(REMOVE_ITEM cli_files apps/weft/main.cpp apps/weft/gemm/no_cutlass.cpp apps/weft/gemm/cutlass_gemm.cu)
 if(sanitized)
   list(TRANSFORM cli_files REPLACE apps/weft/simulate/simulate.cpp tests/twins/no_simulator.cpp)
 endif()
@@ -25,6 +25,8 @@ if(cli_files)
     target_compile_options(weft-cli-parts PRIVATE -O0)
   endif()
 endif()
+
+include(cmake/cutlass.cmake)
 
 # The plotting script lies in the build folder as in an installation, seen from the program.
 set(plot_script ${CMAKE_INSTALL_DATADIR}/weft/plot.py)

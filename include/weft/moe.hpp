@@ -362,6 +362,7 @@ class MoeExchange {
   void refuse_combine(std::string_view reason, Stream stream = nullptr) const noexcept;
 
  private:
+  friend class MoeLayer;
   explicit MoeExchange(Group group, std::shared_ptr<detail::ExchangeState> state)
       : group_(std::move(group)), state_(std::move(state)) {}
   Group group_;

@@ -10,6 +10,7 @@
 #include "weft/fused.hpp"
 #include "weft/messages.hpp"
 #include "weft/moe.hpp"
+#include "weft/moe_layer.hpp"
 #include "weft/parallel.hpp"
 #include "weft/recording.hpp"
 #include "weft/symmetric.hpp"

@@ -4,6 +4,7 @@
 #include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "ops/columns/column_kernels.hpp"
 #include "ops/crossings/crossing_kernels.hpp"
+#include "ops/layer/silu_mul_work.hpp"
 #include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -13,10 +14,11 @@
 namespace weft::detail {
 
 std::span<const std::span<const Kernel>> all_kernels() {
-  static const std::array families{
-      kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),   kernels_of<MoeFamily>(),
-      kernels_of<NormFamily>(),      kernels_of<TakeFamily>(),   kernels_of<MessageFamily>(),
-      kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>(), kernels_of<CrossingFamily>()};
+  static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),
+                                   kernels_of<MoeFamily>(),       kernels_of<NormFamily>(),
+                                   kernels_of<TakeFamily>(),      kernels_of<MessageFamily>(),
+                                   kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>(),
+                                   kernels_of<CrossingFamily>(),  kernels_of<LayerFamily>()};
   return families;
 }
 

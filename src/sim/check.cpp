@@ -64,7 +64,11 @@ bool AllReduceProgram::may_say(Errc code) const {
 
 // Whether the rank that stopped had sent everything for a call and for the calls before it.
 bool AllReduceProgram::had_sent_all_for(unsigned call) const {
-  const std::uint64_t needed = call < needed_.size() ? needed_[call] : kUnknown;
+  std::uint64_t needed = call < needed_.size() ? needed_[call] : kUnknown;
+  for (unsigned later = call + 1; later < needed_.size(); ++later) {
+    const CallSetup& spec = setup_.calls[later];
+    if (spec.is_later() && spec.of == static_cast<int>(call)) needed = std::max(needed, needed_[later]);
+  }
   return machine_->dead_or_stopped() && setup_.faults.aborting_rank < 0 && machine_->sent_before_stop() >= needed;
 }
 

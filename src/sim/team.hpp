@@ -55,6 +55,9 @@ class SimTeam {
   float sum_of(float value, std::uint32_t among) const {
     return reduced("sum_of floats", value, among, [](float a, float b) { return a + b; });
   }
+  std::uint32_t most_of(std::uint32_t value) const {
+    return reduced("most_of", value, lanes, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; });
+  }
   std::uint32_t or_of(std::uint32_t value) const {
     return reduced("or_of", value, lanes, [](std::uint32_t a, std::uint32_t b) { return a | b; });
   }

@@ -42,6 +42,7 @@ class CpuThread {
   static float max_of(float value, std::uint32_t) { return value; }
   static std::uint32_t sum_of(std::uint32_t value, std::uint32_t) { return value; }
   static float sum_of(float value, std::uint32_t) { return value; }
+  static std::uint32_t most_of(std::uint32_t value) { return value; }
   static std::uint32_t or_of(std::uint32_t value) { return value; }
   static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
 

@@ -58,6 +58,7 @@ class CudaBlock {
   __device__ static void add(std::uint32_t* counter) { atomicAdd(counter, 1u); }
   __device__ static void sync_lanes() { __syncwarp(); }
   __device__ static void prefetch(const void* from, std::uint32_t bytes) { ptx::bulk_prefetch_l2(from, bytes); }
+  __device__ static std::uint32_t most_of(std::uint32_t value) { return __reduce_max_sync(~0u, value); }
   __device__ static std::uint32_t or_of(std::uint32_t value) { return __reduce_or_sync(~0u, value); }
   __device__ static std::uint32_t from_lane(std::uint32_t value, std::uint32_t lane) {
     return __shfl_sync(~0u, value, static_cast<int>(lane));

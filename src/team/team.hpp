@@ -8,10 +8,11 @@
 //   sync()                  barrier of the block's threads.
 //   all(good)               the same; true when `good` was true for every thread.
 //   kLanes                  threads of a warp: neighbours in a block that run together and can look at each other's
-//                           values; every block is a multiple of it. All lanes of a warp make the next five calls.
+//                           values; every block is a multiple of it. All lanes of a warp make the next six calls.
 //   all_lanes(good)         whether it is true in all lanes.
 //   max_of(value, lanes)    the largest value of `lanes` neighbours (a power of two; neighbours begin at multiples).
 //   sum_of(value, lanes)    their sum; floats are added in one order everywhere: neighbours, then neighbouring pairs, …
+//   most_of(value)          the largest u32 of any lane.
 //   or_of(value)            bits that are set in any lane.
 //   from_lane(value, lane)  the value of one lane of the warp.
 //   share(i, word)          ordinary store to word i of the kSharedWords words of 8 bytes that the threads of a block
@@ -107,6 +108,7 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   team.prefetch(pack, std::uint32_t{});
   team.add(word32);
   team.sync_lanes();
+  { team.most_of(std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   { team.or_of(std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   { team.from_lane(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   team.share(std::uint32_t{}, std::uint64_t{});

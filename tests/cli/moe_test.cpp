@@ -77,20 +77,22 @@ TEST(BenchMoe, EveryKindOfRow) {
   }
 }
 
-// Every choice of experts, with one launch and with two.
+// Every choice of experts, with one launch, with two, and with launches for three rounds.
 TEST(BenchMoe, EveryRouting) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_routings.json";
   for (const char* routing : {"uniform", "grouped", "zipf", "hot"}) {
-    for (const bool apart : {false, true}) {
+    for (const int rounds : {0, 1, 3}) {
       std::vector<std::string> arguments = {"bench",     "moe",   "--config",  config, "--device", "cpu",
                                             "--ep",      "3",     "--tokens",  "1,4",  "--json",   file,
                                             "--routing", routing, "--samples", "1"};
-      if (apart) arguments.emplace_back("--apart");
+      if (rounds == 1) arguments.emplace_back("--apart");
+      if (rounds > 1) arguments.insert(arguments.end(), {"--rounds", std::to_string(rounds)});
       const auto result = run(arguments);
       ASSERT_EQ(result.code, 0) << routing << ": " << result.err;
       const auto json = read_json(file);
       EXPECT_EQ(json.at("routing"), routing);
-      EXPECT_EQ(json.at("apart"), apart);
+      EXPECT_EQ(json.at("apart"), rounds != 0);
+      EXPECT_EQ(json.at("rounds"), std::max(rounds, 1));
       ASSERT_GE(json.at("points").size(), 6u);
       for (const auto& point : json.at("points")) EXPECT_EQ(point.at("verdict"), "ok");
     }

@@ -63,6 +63,7 @@ EXPECTED = {
     "warp_max_of_two": (["shfl.sync.bfly.b32", "max.f32"], None, True),
     "warp_sum_of_two": (["shfl.sync.bfly.b32", "add.rn.f32"], None, True),
     "warp_sum_of_counts": ("redux.sync.add.u32", None, True),
+    "warp_most": ("redux.sync.max.u32", None, True),
     "warp_or": ("redux.sync.or.b32", None, True),
     "warp_sync": ("bar.warp.sync", None, False),
     "warp_from_lane": ("shfl.sync.idx.b32", None, True),

@@ -59,6 +59,7 @@ TAMPERED = [
     ("warp_max_of_two", "max.f32", "min.f32"),
     ("warp_sum_of_two", "shfl.sync.bfly.b32", "shfl.sync.down.b32"),
     ("warp_sum_of_counts", "redux.sync.add.u32", "redux.sync.max.u32"),
+    ("warp_most", "redux.sync.max.u32", "redux.sync.min.u32"),
     ("warp_or", "redux.sync.or.b32", "redux.sync.xor.b32"),
     ("warp_sync", "bar.warp.sync", "activemask.b32 %r1; bar.warp.sync"),
     ("warp_from_lane", "shfl.sync.idx.b32", "shfl.sync.up.b32"),

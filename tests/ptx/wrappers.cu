@@ -142,6 +142,9 @@ __global__ void warp_sum_of_two(float value, float* result) {
 __global__ void warp_sum_of_counts(std::uint32_t value, std::uint32_t* result) {
   *result = CudaBlock::sum_of(value, CudaBlock::kLanes);
 }
+__global__ void warp_most(std::uint32_t value, std::uint32_t* result) {
+  *result = CudaBlock::most_of(value);
+}
 __global__ void warp_or(std::uint32_t value, std::uint32_t* result) {
   *result = CudaBlock::or_of(value);
 }

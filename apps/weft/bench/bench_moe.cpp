@@ -40,6 +40,7 @@ struct MoeBench {
   Traffic traffic = Traffic::uniform;
   RowLayout layout = RowLayout::expert_masked;
   ScaleOrder scale_order = ScaleOrder::rows;
+  std::uint32_t rounds = 1;
   bool apart = false, unweighted = false, weights_at_combine = false;
   std::uint32_t capacity = 0;
   RowPath path = RowPath::automatic;
@@ -91,11 +92,12 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   fmt::print(
       "MoE of {}: {}\n{} routing, {} dispatched, {} layout{}, {} combined {} "
-      "weights{}{}\n{}\n{}\n{}\n{}",
+      "weights{}{}{}\n{}\n{}\n{}\n{}",
       shape.name, in_words(shape), name(traffic), row, name(layout),
       scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
       unweighted ? "without" : "with", weights_at_combine ? " that it is given" : "",
-      capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks), crowd.warning(),
+      capacity != 0 ? fmt::format(", {} rows kept", capacity) : "",
+      rounds != 1 ? fmt::format(", in {} rounds", rounds) : "", headline(ranks), crowd.warning(),
       moe_table(results, args).text(), kSpreadLegend);
   fmt::print(
       "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
@@ -129,7 +131,8 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   json["weighted"] = args.weighted;
   json["weights_at_combine"] = args.weights_at_combine;
   json["capacity"] = capacity;
-  json["apart"] = apart;
+  json["apart"] = apart || rounds != 1;
+  json["rounds"] = rounds;
   json["path"] = name(path);
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   json["memory"] = to_json(memory);
@@ -139,7 +142,7 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
 
 void MoeBench::measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Measured& measured) const {
   // The exchange comes first: it rejects what it cannot serve before peers take memory.
-  MoeMeasurement measurement(ranks, measured.args, apart);
+  MoeMeasurement measurement(ranks, measured.args, {.apart = apart || rounds != 1, .rounds = rounds});
   const auto rivals = open_moe_rivals(ranks, measured.args);
   for (const std::string& note : rivals->notes()) measured.notes.push_back(note);
   Progress progress(counts.size(), ranks.leader());
@@ -218,6 +221,10 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
                  "least 512)")
       ->check(whole_number(0, 16384));
   app.add_flag("--apart", bench->apart, "Separate launches for sends and waits");
+  app.add_option("--rounds", bench->rounds,
+                 "Rounds of experts: a dispatch's wait and a combine's send for each, as launches of their own")
+      ->check(whole_number(1, 16))
+      ->capture_default_str();
   add_threads(app, bench->launch);
   bench->options.add_to(app);
   ep->excludes(app.get_option("--ranks"));

@@ -10,17 +10,17 @@ namespace {
 
 struct How {
   int samples = 1;
-  bool apart = false;
+  MoeParts parts = {};
 };
 
 // Returns the first thing that is wrong, or an empty string.
 std::string measure_moe(Ranks::Seat& seat, MoeRank& rank, const MoeTraffic& traffic, const How& how,
                         MoeResult& result) {
   const auto dispatch = [&](int input) {
-    return rank.dispatch(result.tokens, {.launch = result.launch, .apart = how.apart, .input = input});
+    return rank.dispatch(result.tokens, {result.launch, how.parts.apart, how.parts.rounds, input});
   };
   const auto combine = [&](const DispatchHandle& of, int input) {
-    rank.combine(of, {.launch = result.launch, .apart = how.apart, .input = input});
+    rank.combine(of, {result.launch, how.parts.apart, how.parts.rounds, input});
   };
   seat.barrier();  // uploads and checks take long
   const DispatchHandle handle = dispatch(0);
@@ -120,8 +120,8 @@ std::vector<std::string> wrong_of(const std::vector<MoeResult>& results) {
   return all;
 }
 
-MoeMeasurement::MoeMeasurement(Ranks& ranks, const MoeExchangeArgs& args, bool apart)
-    : ranks_(ranks), apart_(apart), opened_(static_cast<std::size_t>(ranks.local_size())) {
+MoeMeasurement::MoeMeasurement(Ranks& ranks, const MoeExchangeArgs& args, MoeParts parts)
+    : ranks_(ranks), parts_(parts), opened_(static_cast<std::size_t>(ranks.local_size())) {
   ranks_.each([&](Ranks::Seat& seat) {
     opened_[static_cast<std::size_t>(seat.local_index())] = std::make_unique<MoeRank>(ranks_, seat, args);
   });
@@ -151,7 +151,7 @@ std::vector<MoeResult> MoeMeasurement::run(const MoeRun& run) {
       MoeResult other = empty;
       MoeResult& mine = index == 0 ? results[i] : other;
       mine.launch = run.launches[i];
-      wrong[index][i] = measure_moe(seat, rank, traffic, {.samples = run.samples, .apart = apart_}, mine);
+      wrong[index][i] = measure_moe(seat, rank, traffic, {.samples = run.samples, .parts = parts_}, mine);
     }
   });
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -50,17 +50,22 @@ struct MoeRun {
   std::vector<Launch> launches = {{}};
 };
 
+// `apart`: sends and waits are launches of their own, one for each of the `rounds`.
+struct MoeParts {
+  bool apart = false;
+  std::uint32_t rounds = 1;
+};
+
 class MoeMeasurement {
  public:
-  // `apart`: sends and waits are launches of their own.
-  MoeMeasurement(Ranks& ranks, const MoeExchangeArgs& args, bool apart = false);
+  MoeMeasurement(Ranks& ranks, const MoeExchangeArgs& args, MoeParts parts = {});
   ~MoeMeasurement();
   // A result for each launch, without rivals.
   std::vector<MoeResult> run(const MoeRun& run);
 
  private:
   Ranks& ranks_;
-  bool apart_;
+  MoeParts parts_;
   std::vector<std::unique_ptr<MoeRank>> opened_;
 };
 

@@ -103,36 +103,38 @@ const void* MoeRank::input(const Tensor& first, int number) {
 }
 
 DispatchHandle MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
-  const DispatchArgs call{.input = input(rows_, args.input),
-                          .topk_ids = ids_.data,
-                          .topk_weights = static_cast<const float*>(weights_.data),
-                          .tokens = tokens,
-                          .output = output_.data,
-                          .output_scales = scales_.data,
-                          .counts = static_cast<std::int32_t*>(counts_.data),
-                          .offsets = static_cast<std::int32_t*>(offsets_.data),
-                          .source_tokens = static_cast<std::int32_t*>(source_tokens_.data),
-                          .output_ids = static_cast<std::int32_t*>(local_ids_.data),
-                          .output_weights = static_cast<float*>(local_weights_.data),
-                          .stream = device_->stream(),
-                          .discard = true,
-                          .launch = args.launch};
+  DispatchArgs call{.input = input(rows_, args.input),
+                    .topk_ids = ids_.data,
+                    .topk_weights = static_cast<const float*>(weights_.data),
+                    .tokens = tokens,
+                    .output = output_.data,
+                    .output_scales = scales_.data,
+                    .counts = static_cast<std::int32_t*>(counts_.data),
+                    .offsets = static_cast<std::int32_t*>(offsets_.data),
+                    .source_tokens = static_cast<std::int32_t*>(source_tokens_.data),
+                    .output_ids = static_cast<std::int32_t*>(local_ids_.data),
+                    .output_weights = static_cast<float*>(local_weights_.data),
+                    .stream = device_->stream(),
+                    .discard = true,
+                    .launch = args.launch,
+                    .rounds = {.count = args.rounds}};
   if (!args.apart) return exchange_.dispatch(call);
   const DispatchHandle handle = exchange_.dispatch_send(call);
-  exchange_.dispatch_wait(handle, call);
+  for (call.round = 0; call.round < args.rounds; ++call.round) exchange_.dispatch_wait(handle, call);
   return handle;
 }
 
 void MoeRank::combine(DispatchHandle handle, const CallArgs& args) {
   const auto* const weights = static_cast<const float*>(weights_.data);
-  const CombineArgs call{.handle = handle,
-                         .input = input(expert_rows_, args.input),
-                         .topk_weights = exchange_.args().weights_at_combine ? weights : nullptr,
-                         .output = combined_.data,
-                         .stream = device_->stream(),
-                         .launch = args.launch};
+  CombineArgs call{.handle = handle,
+                   .input = input(expert_rows_, args.input),
+                   .topk_weights = exchange_.args().weights_at_combine ? weights : nullptr,
+                   .output = combined_.data,
+                   .stream = device_->stream(),
+                   .launch = args.launch,
+                   .rounds = {.count = args.rounds}};
   if (!args.apart) return exchange_.combine(call);
-  exchange_.combine_send(call);
+  for (call.round = 0; call.round < args.rounds; ++call.round) exchange_.combine_send(call);
   exchange_.combine_wait(call);
 }
 

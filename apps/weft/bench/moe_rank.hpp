@@ -20,11 +20,12 @@ class MoeRank {
   RankDevice& device() { return *device_; }
   // Uploads the inputs of dispatch and combine.
   void upload(const MoeTraffic& traffic);
-  // `apart`: sends and waits are calls of their own. `input`: the input that a call reads (Timing). The first one is
-  // the traffic's.
+  // `apart`: sends and waits are calls of their own, one for each of the `rounds`. `input`: the input that a call reads
+  // (Timing). The first one is the traffic's.
   struct CallArgs {
     Launch launch = {};
     bool apart = false;
+    std::uint32_t rounds = 1;
     int input = 0;
   };
   DispatchHandle dispatch(std::uint32_t tokens, const CallArgs& args);

@@ -195,8 +195,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     const DispatchHandle handle = sent_.handle;
     const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, handle.tokens, phases, args_.launch));
     const ExchangeShape& shape = exchange_.shape();
-    const detail::DispatchQuery query{
-        .type = exchange_.args().type, .cast = shape.cast, .order = shape.scale_order, .ring = shape.ring_rows != 0};
+    const bool ring = shape.ring_rows != 0, rounds = sent_.rounds.count != 1;
+    const detail::DispatchQuery query{exchange_.args().type, shape.cast, shape.scale_order, ring, rounds};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot),
                                                    .phases = phases,
@@ -289,7 +289,8 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     const detail::CombineQuery query{.type = exchange_.args().combine_type,
                                      .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size()),
                                      .ring = exchange_.shape().ring_rows != 0,
-                                     .late = exchange_.args().weights_at_combine};
+                                     .late = exchange_.args().weights_at_combine,
+                                     .rounds = sent_.rounds.count != 1};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot),
                                                    .phases = phases,

@@ -97,12 +97,13 @@ struct ExpertEntry {
 // The number of a token's entries that have a row here, and the last local expert among all that name one here.
 struct EntryCount {
   static constexpr std::uint32_t kCountBits = 8;
+  static constexpr std::uint32_t kNoRow = (1u << kCountBits) - 1;  // the count of the word kNone
   std::uint32_t count, last;
 
   WEFT_FN std::uint32_t word() const { return last << kCountBits | count; }
-  static WEFT_FN EntryCount of(std::uint32_t word) { return {word & ((1u << kCountBits) - 1), word >> kCountBits}; }
+  static WEFT_FN EntryCount of(std::uint32_t word) { return {word & kNoRow, word >> kCountBits}; }
 };
-static_assert(kMaxTopK < 1u << EntryCount::kCountBits);
+static_assert(kMaxTopK < EntryCount::kNoRow);
 static_assert(kMaxExperts < 1u << (32 - EntryCount::kCountBits));
 
 // Ranks of a group.

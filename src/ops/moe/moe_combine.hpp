@@ -12,8 +12,8 @@
 namespace weft::detail {
 
 // `ranks_at_once`: ranks whose rows a thread awaits together. Four if there are no more, because others take registers.
-// `late`: weights come with combine.
-template <DataType type, std::uint32_t ranks_at_once, bool late = false>
+// `late`: weights come with combine. `in_rounds`: it can be sent in rounds; others need fewer instructions.
+template <DataType type, std::uint32_t ranks_at_once, bool late = false, bool in_rounds = false>
 struct MoeCombine : MoeFrame<CombineWork> {
   using Frame = MoeFrame<CombineWork>;
   using R = Reduction<type, Ops::sum>;
@@ -41,7 +41,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
   // the other would be a round trip to memory each.
   template <Team T>
   struct Loaded {
-    std::uint32_t owner_tokens, count, last;  // EntryCount; a count of kNone: the row did not come here
+    std::uint32_t owner_tokens, count, last;  // as in EntryCount
     LaneArray<T, kMaxTopK> row, weight;       // of the experts' outputs; bits
   };
   // The table entries of the first unit that is received.
@@ -107,7 +107,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
     } else if constexpr (phase == kSending) {
       if (team.block_rank() == 0) {
         if constexpr (!late) {
-          if (work.rounds.current == 0) Handshake::send(team, s, p.header);
+          if (!in_rounds || work.rounds.current == 0) Handshake::send(team, s, p.header);
         }
         return true;
       }
@@ -160,9 +160,8 @@ struct MoeCombine : MoeFrame<CombineWork> {
     if (unit.token >= shape.tokens) return loaded;
     const std::uint64_t index = index_of(shape, unit);
     loaded.owner_tokens = tables.header->tokens[unit.owner];
-    const std::uint32_t word = tables.entry_counts[index];
-    const EntryCount all = EntryCount::of(word);
-    loaded.count = word != kNone ? all.count : kNone;
+    const EntryCount all = EntryCount::of(tables.entry_counts[index]);
+    loaded.count = all.count;
     loaded.last = all.last;
     const ExpertEntry* const entries = tables.entries + index * shape.top_k;
     loaded.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row, std::uint32_t j) {
@@ -184,7 +183,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
     Unit next = p.sent;
     Loaded<T> loaded_next = load<T>(work, next, p.share.lane);
     const std::uint32_t all = work.exchange.tables.header->most_tokens * s.size() * p.units;
-    const ExpertRange experts = work.rounds.experts_of(work.phases);
+    const ExpertRange experts = in_rounds ? work.rounds.experts_of(work.phases) : ExpertRange{};
     for (std::uint32_t i = p.sends.first; i < all;) {
       const Unit unit = next;
       const Loaded<T> loaded = loaded_next;
@@ -193,9 +192,9 @@ struct MoeCombine : MoeFrame<CombineWork> {
         next = MoeCombine::unit(*s.call, p.units, i);
         loaded_next = load<T>(work, next, p.share.lane);
       }
-      if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;
+      if (unit.token >= loaded.owner_tokens || loaded.count == EntryCount::kNoRow) continue;
       // The last round that touches a token adds up all of its rows.
-      if (loaded.last < experts.begin || loaded.last >= experts.end) continue;
+      if (in_rounds && (loaded.last < experts.begin || loaded.last >= experts.end)) continue;
       if (work.pairs) {
         if (!send_unit<kPacksAtOnce>(team, s, work, p, unit, loaded)) return false;
       } else {

@@ -49,7 +49,6 @@ struct DispatchControl : MoeFrame<DispatchWork> {
 
   template <Team T>
   static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderAddress& header) {
-    if (work.rounds.current != 0) return Frame::compare(team, s, header, nullptr);
     if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
     if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
     if (!tell_counts(team, s, work)) return false;
@@ -58,10 +57,11 @@ struct DispatchControl : MoeFrame<DispatchWork> {
   }
 };
 
-template <class Row>
+// `in_rounds`: it can be made in rounds. Others need fewer instructions.
+template <class Row, bool in_rounds = false>
 struct MoeDispatch : DispatchControl {
-  using Send = MoeSend<Row>;
-  using Receive = MoeReceive<Row>;
+  using Send = MoeSend<Row, in_rounds>;
+  using Receive = MoeReceive<Row, in_rounds>;
   static constexpr BeginScope kBeginScope = BeginScope::warp;
 
   struct ThreadPlan : Frame::ThreadPlan {
@@ -125,7 +125,10 @@ struct MoeDispatch : DispatchControl {
       Send::send(team, s, work, p.plan, p.sent, p.sends, p.share.lane, prefetched.loaded);
       return true;
     } else {
-      if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
+      if (team.block_rank() == 0) {
+        if (in_rounds && work.rounds.current != 0) return Frame::compare(team, s, p.header, nullptr);
+        return control_receive(team, s, work, p.header);
+      }
       return Receive::receive(team, s, work, p.share, p.received, p.second_token, p.receive_plan);
     }
   }

@@ -13,11 +13,16 @@
 
 namespace weft::detail {
 
-template <RowType type, ScaleOrder order>
-using DispatchOfCast = Instance<MoeDispatch<CastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16, order>>,
-                                DispatchQuery{type, RowCast::fp8, order}>;
-template <DataType type, std::uint32_t ranks_at_once, bool late>
-using CombineOf = Instance<MoeCombine<type, ranks_at_once, late>, CombineQuery{type, ranks_at_once, false, late}>;
+template <RowType type, ScaleOrder order, bool rounds>
+using DispatchOfCast =
+    Instance<MoeDispatch<CastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16, order>, rounds>,
+             DispatchQuery{type, RowCast::fp8, order, false, rounds}>;
+template <bool rounds>
+using DispatchOfBits = Instance<MoeDispatch<ExactRow, rounds>,
+                                DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, false, rounds}>;
+template <DataType type, std::uint32_t ranks_at_once, bool late, bool rounds = false>
+using CombineOf =
+    Instance<MoeCombine<type, ranks_at_once, late, rounds>, CombineQuery{type, ranks_at_once, false, late, rounds}>;
 template <RowType type>
 using RingDispatchOfCast =
     Instance<MoeRingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>>,
@@ -27,12 +32,16 @@ using RingCombineOf = Instance<MoeRingCombine<type, late>, CombineQuery{type, 4,
 
 struct MoeFamily {
   using List = Instances<
-      Instance<MoeDispatch<ExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows}>,
-      DispatchOfCast<RowType::bf16, ScaleOrder::rows>, DispatchOfCast<RowType::bf16, ScaleOrder::columns>,
-      DispatchOfCast<RowType::f16, ScaleOrder::rows>, DispatchOfCast<RowType::f16, ScaleOrder::columns>,
-      CombineOf<DataType::bf16, 4, false>, CombineOf<DataType::bf16, 8, false>, CombineOf<DataType::f16, 4, false>,
-      CombineOf<DataType::f16, 8, false>, CombineOf<DataType::bf16, 4, true>, CombineOf<DataType::bf16, 8, true>,
-      CombineOf<DataType::f16, 4, true>, CombineOf<DataType::f16, 8, true>,
+      DispatchOfBits<false>, DispatchOfBits<true>, DispatchOfCast<RowType::bf16, ScaleOrder::rows, false>,
+      DispatchOfCast<RowType::bf16, ScaleOrder::rows, true>, DispatchOfCast<RowType::bf16, ScaleOrder::columns, false>,
+      DispatchOfCast<RowType::bf16, ScaleOrder::columns, true>, DispatchOfCast<RowType::f16, ScaleOrder::rows, false>,
+      DispatchOfCast<RowType::f16, ScaleOrder::rows, true>, DispatchOfCast<RowType::f16, ScaleOrder::columns, false>,
+      DispatchOfCast<RowType::f16, ScaleOrder::columns, true>, CombineOf<DataType::bf16, 4, false, true>,
+      CombineOf<DataType::bf16, 8, false, true>, CombineOf<DataType::f16, 4, false, true>,
+      CombineOf<DataType::f16, 8, false, true>, CombineOf<DataType::bf16, 4, false>,
+      CombineOf<DataType::bf16, 8, false>, CombineOf<DataType::f16, 4, false>, CombineOf<DataType::f16, 8, false>,
+      CombineOf<DataType::bf16, 4, true>, CombineOf<DataType::bf16, 8, true>, CombineOf<DataType::f16, 4, true>,
+      CombineOf<DataType::f16, 8, true>,
       Instance<MoeRingDispatch<RingExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true}>,
       RingDispatchOfCast<RowType::bf16>, RingDispatchOfCast<RowType::f16>, RingCombineOf<DataType::bf16, false>,
       RingCombineOf<DataType::f16, false>, RingCombineOf<DataType::bf16, true>, RingCombineOf<DataType::f16, true>>;

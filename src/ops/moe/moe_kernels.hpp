@@ -14,14 +14,16 @@ struct DispatchQuery {
   RowType type;
   RowCast cast;
   ScaleOrder order;
-  bool ring = false;  // RowPath::ring
+  bool ring = false;    // RowPath::ring
+  bool rounds = false;  // more than one
 
   using Work = DispatchWork;
   constexpr bool operator==(const DispatchQuery&) const = default;
   // Rows that are not cast travel bit for bit, whatever their type.
   constexpr DispatchQuery key() const {
-    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring};
-    return {type == RowType::bf16 ? RowType::bf16 : RowType::f16, RowCast::fp8, ring ? ScaleOrder::rows : order, ring};
+    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds};
+    return {type == RowType::bf16 ? RowType::bf16 : RowType::f16, RowCast::fp8, ring ? ScaleOrder::rows : order, ring,
+            rounds};
   }
 };
 KernelFor<DispatchWork> find_kernel(const DispatchQuery& query);
@@ -31,12 +33,13 @@ struct CombineQuery {
   std::uint32_t ranks;  // of the group
   bool ring = false;    // RowPath::ring
   bool late = false;    // weights come with combine
+  bool rounds = false;  // more than one
 
   using Work = CombineWork;
   constexpr bool operator==(const CombineQuery&) const = default;
   // The number of ranks from which rows are received at once.
   constexpr CombineQuery key() const {
-    return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 || ring ? 4u : 8u, ring, late};
+    return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 || ring ? 4u : 8u, ring, late, rounds};
   }
 };
 KernelFor<CombineWork> find_kernel(const CombineQuery& query);

@@ -158,6 +158,16 @@ WEFT_FN bool place(T& team, const Session& s, const ExchangeView& exchange, std:
   return true;
 }
 
+// The last of a token's experts here. By all lanes.
+template <Team T>
+WEFT_FN std::uint32_t last_expert(T& team, const ExchangeShape& shape, std::uint32_t lane, Entries<T>& entries) {
+  std::uint32_t last = 0;
+  entries.local.each(lane, shape.top_k, [&](std::uint32_t, std::uint32_t local, std::uint32_t) {
+    if (local != kNone && local > last) last = local;
+  });
+  return team.most_of(last);
+}
+
 // Notes the row for combine: by ascending expert, which is by ascending place among the outputs. Notes for the caller
 // whose rows these are, and for which experts.
 template <Team T>
@@ -167,17 +177,16 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   const RoutingTables& tables = work.exchange.tables;
   const bool by_rank = shape.layout == RowLayout::rank_major;
   const std::uint32_t source = sender * shape.tokens + token;
-  EntryCount all{0, 0};
+  EntryCount all{0, last_expert(team, shape, lane, entries)};
   LaneArray<T, kMaxTopK> before{};  // kept entries in front of each
   for (std::uint32_t other = 0; other < shape.top_k; ++other) {
     const bool kept = (entries.kept >> other & 1u) != 0;
-    const std::uint32_t other_row = entries.row.get(team, other), local = entries.local.get(team, other);
+    const std::uint32_t other_row = entries.row.get(team, other);
     WEFT_UNROLL
     for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {
       before.own[j] += kept && other_row < entries.row.own[j] ? 1 : 0;
     }
     all.count += kept ? 1 : 0;
-    if (local != kNone && local > all.last) all.last = local;
   }
   entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t row, std::uint32_t j) {
     if ((entries.kept >> k & 1u) == 0) return;

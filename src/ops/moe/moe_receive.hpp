@@ -63,7 +63,7 @@ struct SenderTokens {
 // A row's words are asked for at once, not one after the other: its records, its payload and its sender's number of
 // tokens. Then come the counts for its places, with another look at missing words. If all has come when a warp begins,
 // two round trips to memory suffice.
-template <class Row>
+template <class Row, bool in_rounds>
 struct MoeReceive {
   // Warps of a row: `sharers` receive it. If there are warps enough, one more notes the row for combine and the caller.
   struct Plan {
@@ -141,7 +141,7 @@ struct MoeReceive {
   // Whether this launch takes the token's row. The first round that needs a row takes it for all experts here.
   template <Team T>
   static WEFT_FN bool comes_now(T& team, const DispatchWork& work, std::uint32_t lane, Entries<T>& entries) {
-    if (work.rounds.count == 1 || is_joined(work.phases)) return true;
+    if (!in_rounds || is_joined(work.phases)) return true;
     const ExpertRange experts = work.rounds.experts_of(work.phases);
     bool earlier = false, now = false;
     entries.local.each(lane, work.exchange.shape.top_k, [&](std::uint32_t, std::uint32_t local, std::uint32_t) {
@@ -184,8 +184,8 @@ struct MoeReceive {
     if (!wait(team, s, {.phase = 1, .warp = true}, routed, late)) return false;
     if (!exists) return true;
     const bool takes = entries.here != 0 && comes_now(team, work, lane, entries);
-    const bool notes = unit.part + 1 == plan.parts && work.rounds.current == 0;
-    if (!takes && !notes) return true;
+    const bool notes = unit.part + 1 == plan.parts && (!in_rounds || work.rounds.current == 0);
+    if (in_rounds && !takes && !notes) return true;
     const auto beside = [&] { items.look(team, s, shape); };
     if (entries.here != 0 && !place(team, s, exchange, lane, unit.sender, unit.token, entries, beside)) return false;
     if (takes) {

@@ -11,7 +11,9 @@ namespace weft::detail {
 // Records, counts and rows are units of one sequence, in this order. So no warp sends one kind after another if there
 // are warps enough for all. A unit's input is loaded before anything depends on it: for a warp's first unit beside the
 // epoch. Records and counts are made alike: a warp counts the entries that each of a few replicas serves.
-template <class Row>
+//
+// `in_rounds`: rows go in the order of rounds (weft/moe.hpp). A unit is then a token in a round.
+template <class Row, bool in_rounds>
 struct MoeSend {
   template <class T>
   static constexpr std::uint32_t kWanted = T::kLanes < 4 ? T::kLanes : 4;  // entries of a record, or replicas
@@ -21,7 +23,7 @@ struct MoeSend {
     std::uint32_t record_units;                      // of a token
     std::uint32_t records, records_and_counts, all;  // units
     std::uint32_t row_sharers;                       // warps that share a row
-    std::uint32_t tokens, rounds;
+    std::uint32_t tokens;
   };
   // The units of a warp: first, first + step, … below end.
   struct Units {
@@ -51,8 +53,7 @@ struct MoeSend {
     plan.records_and_counts = plan.records + (shape.replicas + kWanted<T> - 1) / kWanted<T>;
     const std::uint32_t others = rows_alone ? 0 : plan.records_and_counts, left = warps > others ? warps - others : 1;
     plan.tokens = work.tokens;
-    plan.rounds = work.rounds.count;
-    const std::uint32_t rows = plan.tokens * plan.rounds;
+    const std::uint32_t rows = in_rounds ? work.tokens * work.rounds.count : work.tokens;
     plan.row_sharers = row_sharers<T>(Row::template items<T>(shape), rows, left);
     plan.all = plan.records_and_counts + rows * plan.row_sharers;
     return plan;
@@ -70,7 +71,7 @@ struct MoeSend {
     if (i < plan.records_and_counts) return {0, (i - plan.records) * kWanted<T>};
     const std::uint32_t row = (i - plan.records_and_counts) / plan.row_sharers;
     const std::uint32_t part = (i - plan.records_and_counts) % plan.row_sharers;
-    if (plan.rounds == 1) return {row, part};
+    if constexpr (!in_rounds) return {row, part};
     return {row % plan.tokens, part, row / plan.tokens};
   }
   // How many entries a unit counts among: for a record, the entries before it.
@@ -90,7 +91,7 @@ struct MoeSend {
     if (i >= units.end) return loaded;
     if (i >= plan.records_and_counts) {
       loaded.own_id = topk.id(first + lane, end);
-      if (plan.rounds == 1) loaded.given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
+      if (!in_rounds) loaded.given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
       return loaded;
     }
     const std::uint32_t among = counted(work, plan, unit, i);
@@ -190,7 +191,7 @@ struct MoeSend {
     }
   }
 
-  // Ranks that have an expert of the token below `end`.
+  // Ranks that have an expert of the token. In rounds: below `end`.
   template <Team T>
   static WEFT_FN RankSet ranks_of(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                   std::uint32_t token, const TopK::Id& own_id, std::uint32_t end) {
@@ -202,7 +203,7 @@ struct MoeSend {
       const std::uint32_t replica = topk.replica(k == lane ? own_id : topk.id(i, i + 1), i);
       if (replica == kNone) continue;
       const ExpertHome home = home_of(work.exchange, replica);
-      if (home.local < end) own.add(home.rank);
+      if (!in_rounds || home.local < end) own.add(home.rank);
     }
     RankSet all{};
     WEFT_UNROLL
@@ -216,13 +217,13 @@ struct MoeSend {
   static WEFT_FN void send_row(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                const Unit& unit, std::uint32_t sharers, const Loaded<T>& loaded) {
     const ExchangeShape& shape = work.exchange.shape;
-    const ExpertRange experts = work.rounds.experts(unit.round);
+    const ExpertRange experts = in_rounds ? work.rounds.experts(unit.round) : ExpertRange{};
     RankSet to = ranks_of(team, s, work, lane, unit.token, loaded.own_id, experts.end);
-    const bool last = unit.round + 1 == work.rounds.count;
+    const bool last = !in_rounds || unit.round + 1 == work.rounds.count;
     if (last && unit.part == 0 && lane == 0) work.exchange.tables.answering[unit.token] = to;
     const std::uint32_t count = Row::template items<T>(shape), step = sharers * T::kLanes;
     typename Row::template Given<T> given = loaded.given;
-    if (work.rounds.count != 1) {
+    if constexpr (in_rounds) {
       if (unit.round != 0) to = to.without(ranks_of(team, s, work, lane, unit.token, loaded.own_id, experts.begin));
       if (to.empty()) return;
       given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);

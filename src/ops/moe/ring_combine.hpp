@@ -122,7 +122,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
       const Unit unit = unit_of(i);
       const Loaded<T> loaded = next;
       next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
-      if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;  // kNone: the row did not come here
+      if (unit.token >= loaded.owner_tokens || loaded.count == EntryCount::kNoRow) continue;
       const bool good = work.exchange.shape.layout == RowLayout::rank_major
                             ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
                             : send_row(team, s, work, p.batches.lane, unit, loaded);

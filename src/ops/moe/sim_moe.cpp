@@ -252,7 +252,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const detail::DispatchQuery query{.type = setup_.exchange.type,
                                       .cast = exchange.shape.cast,
                                       .order = exchange.shape.scale_order,
-                                      .ring = exchange.shape.ring_rows != 0};
+                                      .ring = exchange.shape.ring_rows != 0,
+                                      .rounds = work.rounds.count != 1};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
@@ -300,9 +301,9 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     for (std::size_t place = 0; homes[expert].rank == rank && place < by_expert[expert].size(); ++place) {
       const std::optional<std::size_t> at_expert = row_of(by_expert[expert][place], place, begins[expert]);
       if (!at_expert) continue;
-      const std::byte* const made_row = at.memory + input + *at_expert * row * 2;
-      add_to_round(call, rank, homes[expert].local,
-                   {at.skew + input + *at_expert * row * 2, Bytes(made_row, made_row + row * 2)});
+      const std::size_t from = at.skew + input + *at_expert * row * 2;
+      const auto* const made_row = reinterpret_cast<const std::byte*>(t.initial.data()) + from;
+      add_to_round(call, rank, homes[expert].local, {from, Bytes(made_row, made_row + row * 2)});
     }
   }
   for (std::size_t i = 0; i < tokens * row; ++i) {
@@ -346,7 +347,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const auto kernel = [&] {
     // The instance for many ranks serves three as well; one of the three takes it.
     const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
-    const detail::CombineQuery query{DataType::bf16, ranks, shape.ring_rows != 0, setup_.exchange.weights_at_combine};
+    const detail::CombineQuery query{DataType::bf16, ranks, shape.ring_rows != 0, setup_.exchange.weights_at_combine,
+                                     work.rounds.count != 1};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();

@@ -131,7 +131,7 @@ std::vector<Setup> large_round_setups() {
         {.name = fmt::format("moe-rounds-lanes{}", lanes),
          .lanes = lanes,
          .payload = Payload::special,
-         .calls = moe_in_rounds({{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}}, {1, 1, 1}, {2, 4 * lanes}, {2, 8 * lanes}),
+         .calls = moe_in_rounds({{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}}, {1, 1, 1}, {2, lanes}, {2, 2 * lanes}),
          .exchange = wide});
   }
   return setups;

@@ -1,0 +1,37 @@
+// Grouped GEMMs of one GPU rank's experts for `weft bench moe-layer`: e4m3 with scales per 128 columns and weights per
+// 128 × 128, bf16 out. The kernels are CUTLASS's, if the build has found its headers (cmake/cutlass.cmake).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "weft/moe_layer.hpp"
+
+namespace weft::cli {
+
+// Of one GEMM of every local expert: [experts, output columns, input columns] e4m3, and f32 of each 128 × 128.
+struct ExpertWeights {
+  const void* numbers = nullptr;
+  const float* scales = nullptr;
+};
+
+struct GroupedGemmArgs {
+  int device = 0;
+  std::uint32_t experts = 0;  // local
+  std::uint32_t hidden = 0, intermediate = 0;
+};
+
+// Calls come from one thread, and their streams order them one behind the other.
+class ExpertGemms {
+ public:
+  virtual ~ExpertGemms() = default;
+  // The input is of RowLayout::expert_masked, cast, with f32 scales in columns. Tensors of later calls must be those of
+  // the first one of each GEMM.
+  virtual void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) = 0;
+};
+
+// Null if this build has no CUTLASS.
+std::unique_ptr<ExpertGemms> open_cutlass_gemms(const GroupedGemmArgs& args);
+
+}  // namespace weft::cli

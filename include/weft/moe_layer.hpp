@@ -1,0 +1,109 @@
+// A whole layer of experts: dispatch, up and gate GEMM, activation, down GEMM, combine; one after the other or in
+// rounds. The GEMMs are the caller's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "weft/moe.hpp"
+
+namespace weft {
+
+namespace detail {
+class LayerState;
+}  // namespace detail
+
+// One grouped GEMM of a layer, which the caller enqueues on `stream`, or makes before it returns on CPU ranks. For each
+// local expert e of first_expert … first_expert + experts − 1 and each of its counts[e] rows:
+//   output row = input row · weights of e
+// Rows of e begin at row e · capacity (RowLayout::expert_masked) or offsets[e] (expert_contiguous) of both tensors.
+// Counts and offsets are on the device and complete when the GEMM runs. A GEMM must not write rows of other experts,
+// which others may read or write meanwhile.
+struct ExpertGemm {
+  enum class Which : std::uint8_t {
+    up,   // [rows, hidden] → [rows, 2 · intermediate]: gate, then up
+    down  // [rows, intermediate] → [rows, hidden]
+  };
+  Which which = Which::up;
+  std::uint32_t round = 0;  // of the layer's rounds; 0 if all experts are made at once
+  std::uint32_t first_expert = 0, experts = 0;
+  const void* input = nullptr;         // as dispatch gives it, or of MoeLayerArgs::down_cast
+  const void* input_scales = nullptr;  // if rows are cast, in the exchange's scale_order
+  void* output = nullptr;              // of the exchange's combine_type
+  std::uint32_t input_columns = 0, output_columns = 0;
+  RowLayout layout = RowLayout::expert_masked;
+  std::uint32_t capacity = 0;             // as MoeExchange::capacity()
+  const std::int32_t* counts = nullptr;   // [local experts]
+  const std::int32_t* offsets = nullptr;  // [local experts + 1], if contiguous
+  int num_sms = 0;                        // that it may use; 0: all
+  Stream stream = nullptr;
+};
+using GroupedGemm = std::function<void(const ExpertGemm&)>;
+
+struct MoeLayerArgs {
+  std::uint32_t intermediate = 0;  // columns of an expert's middle: a multiple of 8, with a cast of 128
+  // Of the down GEMM's input: none, or e4m3 with scales as those of dispatch.
+  RowCast down_cast = RowCast::none;
+};
+
+// The order of a layer's parts. All of them give the same bits, if the GEMMs do.
+enum class LayerSchedule : std::uint8_t {
+  plain,          // one after the other
+  rounds,         // dispatch, GEMMs and combine of different rounds run at once
+  combine_rounds  // only combine runs beside the down GEMM, round by round, as in SGLang's single-batch overlap
+};
+
+constexpr std::string_view name(LayerSchedule schedule) {
+  constexpr std::string_view names[] = {"plain", "rounds", "combine-rounds"};
+  return names[static_cast<int>(schedule)];
+}
+
+// Tensors as in DispatchArgs and CombineArgs.
+struct MoeLayerCall {
+  const void* input = nullptr;
+  const void* scales = nullptr;
+  const void* topk_ids = nullptr;
+  bool topk_ids_are_i64 = false;
+  const float* topk_weights = nullptr;
+  std::uint32_t tokens = 0;
+  const void* residual = nullptr;  // a shared expert's rows, say
+  void* output = nullptr;
+  void* workspace = nullptr;  // MoeLayer::workspace_bytes(), aligned to 256 bytes, for this call alone until it has run
+  GroupedGemm up = {}, down = {};
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  LayerSchedule schedule = LayerSchedule::plain;
+  ExpertRounds rounds = {};  // not for LayerSchedule::plain
+  // Processors (blocks) of each part, 0: chosen by size. Parts that run at once must fit on the GPU together. The names
+  // are those of DeepEP's pull request 492.
+  int send_num_sms = 0, recv_num_sms = 0;                  // of dispatch's send, and of its waits
+  int combine_send_num_sms = 0, combine_recv_num_sms = 0;  // of combine's sends, and of its wait
+  int up_num_sms = 0, down_num_sms = 0;                    // which the GEMMs are told
+};
+
+// A layer over an exchange of RowLayout::expert_masked or expert_contiguous. Creation is local to a rank; calls are
+// collective over the exchange's group, like its dispatches. An exchange may have several layers.
+//
+// A call makes one dispatch and one combine of the exchange. It keeps nothing of its arguments. On GPUs it enqueues
+// everything behind the work of `stream`, and what `stream` gets next comes behind it. Two streams of the layer's own
+// carry dispatch and combine if the schedule has rounds; so one call of a layer at a time may run on the GPU, and a
+// graph captures all of it from `stream`. CPU ranks make every part in the calling thread.
+//
+// Errors: those of dispatch and combine. Errc::invalid_argument names an argument that cannot be, before anything has
+// happened. An exception of a GEMM leaves the call unfinished on this rank, and its peers end by their deadlines.
+class MoeLayer {
+ public:
+  static MoeLayer create(const MoeExchange& exchange, const MoeLayerArgs& args);
+
+  std::size_t workspace_bytes() const;
+  void run(const MoeLayerCall& call) const;
+
+ private:
+  explicit MoeLayer(std::shared_ptr<detail::LayerState> state) : state_(std::move(state)) {}
+  std::shared_ptr<detail::LayerState> state_;
+};
+
+}  // namespace weft

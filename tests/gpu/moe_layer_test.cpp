@@ -1,0 +1,135 @@
+// Layers of experts on GPU ranks, with GEMMs in plain loops.
+#include <gtest/gtest.h>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/graph.hpp"
+#include "gpu/support/plain_gemm.hpp"
+#include "support/moe_layers.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+class GpuLayers : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuLayers, testing::Values(1, 2, 4));
+
+// A rank's memory for calls of a layer.
+class GpuLayer {
+ public:
+  GpuLayer(GpuRank& gpu, const Group& group, const MoeExchange& exchange, const LayerCase& of, int blocks)
+      : gpu_(gpu),
+        group_(group),
+        exchange_(exchange),
+        layer_(MoeLayer::create(exchange, {.intermediate = kLayerMiddle, .down_cast = of.down_cast})),
+        down_cast_(of.down_cast),
+        blocks_(blocks),
+        moe_(gpu, group, exchange),
+        workspace_(gpu.device_memory(layer_.workspace_bytes() + 256)),
+        output_bytes_(std::size_t{exchange.args().tokens} * exchange.args().hidden * 2),
+        output_(gpu.device_memory(output_bytes_)),
+        host_(gpu.host_memory(output_bytes_)) {}
+
+  void fill(const PreparedMoe& p) {
+    moe_.fill(p);
+    detail::check_cuda(cudaMemsetAsync(output_, 0x5a, output_bytes_, gpu_.stream()), "cudaMemset");
+    detail::check_cuda(cudaMemsetAsync(workspace_, 0x5a, layer_.workspace_bytes(), gpu_.stream()), "cudaMemset");
+    gpu_.synchronize();
+  }
+  // Only enqueues.
+  void run(const PreparedMoe& p, const LayerOrder& order) const {
+    const DispatchArgs given = moe_.dispatch_args(p, gpu_.stream());
+    const CombineArgs back = moe_.combine_args(p, {}, gpu_.stream());
+    const auto begin = reinterpret_cast<std::uintptr_t>(workspace_);
+    MoeLayerCall call{.input = given.input,
+                      .topk_ids = given.topk_ids,
+                      .topk_ids_are_i64 = given.topk_ids_are_i64,
+                      .topk_weights = given.topk_weights,
+                      .tokens = given.tokens,
+                      .residual = back.residual,
+                      .output = output_,
+                      .workspace = workspace_ + (256 - begin % 256) % 256,
+                      .up = [&](const ExpertGemm& of) { gemm(of, exchange_.args().cast); },
+                      .down = [&](const ExpertGemm& of) { gemm(of, down_cast_); },
+                      .stream = gpu_.stream(),
+                      .schedule = order.schedule,
+                      .send_num_sms = blocks_,
+                      .recv_num_sms = blocks_,
+                      .combine_send_num_sms = blocks_,
+                      .combine_recv_num_sms = blocks_};
+    if (!order.division.empty()) call.rounds = rounds_of(order.division);
+    layer_.run(call);
+  }
+  Bytes output(const PreparedMoe& p) const {
+    gpu_.synchronize();
+    group_.check();
+    const std::size_t bytes =
+        std::size_t{p.tokens[static_cast<std::size_t>(group_.rank())].count} * exchange_.args().hidden * 2;
+    detail::check_cuda(cudaMemcpyAsync(host_, output_, bytes, cudaMemcpyDeviceToHost, gpu_.stream()), "download");
+    gpu_.synchronize();
+    return {host_, host_ + bytes};
+  }
+
+ private:
+  void gemm(const ExpertGemm& of, RowCast cast) const {
+    enqueue({.gemm = of,
+             .first_global = exchange_.experts().empty() ? 0 : exchange_.experts()[0],
+             .cast = cast,
+             .order = exchange_.args().scale_order,
+             .rows = static_cast<std::uint32_t>(exchange_.output_rows())});
+  }
+
+  GpuRank& gpu_;
+  const Group& group_;
+  const MoeExchange& exchange_;
+  MoeLayer layer_;
+  RowCast down_cast_;
+  int blocks_;
+  GpuMoe moe_;
+  std::byte* workspace_;
+  std::size_t output_bytes_;
+  std::byte *output_, *host_;
+};
+
+// Every schedule and division gives the bits of one part after the other; eagerly, and by a graph that finds another
+// routing in its tensors.
+TEST_P(GpuLayers, EveryScheduleHasTheSameBits) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  for (const std::vector<LayerCase>& cases : layers_of_every_kind(ranks)) {
+    std::vector<PreparedMoe> prepared;
+    for (const LayerCase& of : cases) prepared.push_back(prepare(of.call, ranks, 7));
+    const PreparedMoe other = prepare(cases[0].call, ranks, 8);
+    const std::vector<LayerOrder> orders = every_order(cases[0].call.args, ranks);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      MoeExchange exchange = MoeExchange::create(communicator, cases[0].call.args);
+      GpuLayer layer(gpu, communicator, exchange, cases[0], world.shared() ? 2 : 4);
+      const auto made = [&](const PreparedMoe& p, const LayerOrder& order) {
+        layer.fill(p);
+        layer.run(p, order);
+        return layer.output(p);
+      };
+      std::vector<Bytes> plain;
+      for (const PreparedMoe& p : prepared) plain.push_back(made(p, orders[0]));
+      const Bytes plain_of_other = made(other, orders[0]);
+      for (std::size_t i = 1; i < orders.size(); ++i) {
+        const std::size_t which = i % prepared.size();
+        expect_bytes(made(prepared[which], orders[i]), plain[which], std::string(name(orders[i].schedule)));
+      }
+      for (const LayerOrder& order : {orders[0], orders[3], orders[4]}) {
+        const Graph graph(gpu, [&] { layer.run(prepared[0], order); });
+        for (int turn = 0; turn < 2; ++turn) {
+          layer.fill(prepared[0]);
+          graph.launch(gpu.stream());
+          expect_bytes(layer.output(prepared[0]), plain[0], "a graph of " + std::string(name(order.schedule)));
+          layer.fill(other);
+          graph.launch(gpu.stream());
+          expect_bytes(layer.output(other), plain_of_other, "the graph with another routing");
+        }
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,197 @@
+#include "support/moe_layers.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "oracle/fp8.hpp"
+#include "oracle/number.hpp"
+#include "support/layer_weight.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+
+std::vector<LayerOrder> every_order(const MoeExchangeArgs& args, std::uint32_t ranks) {
+  std::vector<LayerOrder> all{{LayerSchedule::plain, {}}};
+  for (const Division& division : every_division(args, ranks)) {
+    all.push_back({LayerSchedule::rounds, division});
+    all.push_back({LayerSchedule::combine_rounds, division});
+  }
+  return all;
+}
+
+std::vector<std::vector<LayerCase>> layers_of_every_kind(std::uint32_t ranks) {
+  std::vector<std::vector<LayerCase>> all;
+  const auto add = [&](const MoeExchangeArgs& args, RowCast down_cast) {
+    all.push_back({{{.args = args, .tokens = {6}}, down_cast},
+                   {{.args = args, .tokens = {0, 5, 1}, .choice = Choice::holes, .residual = true}, down_cast},
+                   {{.args = args, .tokens = {4}, .choice = Choice::one_expert}, down_cast}});
+  };
+  MoeExchangeArgs args = small_exchange();
+  args.hidden = 128;  // plain loops are slow
+  args.capacity = ranks * args.tokens * args.top_k;
+  add(args, RowCast::none);
+  args.cast = RowCast::fp8;
+  add(args, RowCast::fp8);
+  args.scale_order = ScaleOrder::columns;
+  args.capacity = (args.capacity + 3) / 4 * 4;
+  add(args, RowCast::fp8);
+  args.layout = RowLayout::expert_contiguous;
+  args.capacity = 0;
+  args.alignment = 4;
+  args.scale_order = ScaleOrder::rows;
+  add(args, RowCast::fp8_ue8m0);
+  args.cast = RowCast::none;
+  add(args, RowCast::none);
+  return all;
+}
+
+namespace {
+
+float scale_of(RowCast cast, ScaleOrder order, const ExpertGemm& gemm, std::size_t rows, std::size_t row,
+               std::uint32_t column) {
+  MoeExchangeArgs like;
+  like.hidden = gemm.input_columns;
+  like.cast = cast;
+  like.scale_order = order;
+  like.layout = gemm.layout;
+  const oracle::MoeRules rules(like);
+  const auto* const scales = static_cast<const std::uint8_t*>(gemm.input_scales);
+  const std::size_t bytes = rules.arriving_scale_bytes() / (gemm.input_columns / kScaleColumns);
+  const std::size_t first = column / kScaleColumns * bytes;
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    bits |= std::uint32_t{scales[oracle::scale_place(rules, gemm.capacity, rows, row, first + i)]} << 8 * i;
+  }
+  return bytes == 1 ? std::ldexp(1.0f, static_cast<int>(bits) - 127) : std::bit_cast<float>(bits);
+}
+
+double e4m3(std::uint8_t bits) {
+  // No infinities: the largest exponent has numbers, too.
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+  return bits & 0x80 ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+CpuLayer::CpuLayer(const MoeExchange& exchange, const LayerCase& of, const PreparedMoe& p, std::uint32_t rank)
+    : exchange_(exchange),
+      layer_(MoeLayer::create(exchange, {.intermediate = kLayerMiddle, .down_cast = of.down_cast})),
+      args_{.intermediate = kLayerMiddle, .down_cast = of.down_cast},
+      p_(&p),
+      rank_(rank),
+      moe_(exchange, p, rank),
+      workspace_(layer_.workspace_bytes() + 256) {
+  fill(p);
+}
+
+void CpuLayer::fill(const PreparedMoe& p) {
+  p_ = &p;
+  moe_.fill(p);
+  output_.assign(p.results[rank_].size(), Guarded::kCanary);
+  made_.assign(exchange_.local_experts(), {});
+  std::ranges::fill(workspace_, std::byte{0x5a});
+}
+
+MoeLayerCall CpuLayer::call(const LayerOrder& order) {
+  const DispatchArgs given = moe_.dispatch();
+  const CombineArgs back = moe_.combine({});
+  const auto begin = reinterpret_cast<std::uintptr_t>(workspace_.data());
+  MoeLayerCall call{.input = given.input,
+                    .topk_ids = given.topk_ids,
+                    .topk_ids_are_i64 = given.topk_ids_are_i64,
+                    .topk_weights = given.topk_weights,
+                    .tokens = given.tokens,
+                    .residual = back.residual,
+                    .output = output_.data(),
+                    .workspace = workspace_.data() + (256 - begin % 256) % 256,
+                    .up = [this](const ExpertGemm& of) { gemm(of); },
+                    .down = [this](const ExpertGemm& of) { gemm(of); },
+                    .schedule = order.schedule};
+  if (!order.division.empty()) call.rounds = rounds_of(order.division);
+  return call;
+}
+
+std::span<const std::byte> CpuLayer::output() const {
+  return output_;
+}
+
+void CpuLayer::gemm(const ExpertGemm& of) {
+  const bool up = of.which == ExpertGemm::Which::up;
+  const RowCast cast = up ? exchange_.args().cast : args_.down_cast;
+  const std::size_t rows_of_all = exchange_.output_rows();
+  for (std::uint32_t local = of.first_expert; local < of.first_expert + of.experts; ++local) {
+    const std::uint32_t expert = exchange_.experts()[local];
+    const std::size_t begin = of.layout == RowLayout::expert_masked ? std::size_t{local} * of.capacity
+                                                                    : static_cast<std::size_t>(of.offsets[local]);
+    if (up) made_[local].resize(static_cast<std::size_t>(of.counts[local]));
+    for (std::size_t place = 0; place < made_[local].size(); ++place) {
+      const std::size_t row = begin + place;
+      std::vector<float> in(of.input_columns);
+      for (std::uint32_t i = 0; i < of.input_columns; ++i) {
+        const std::size_t at = row * of.input_columns + i;
+        if (cast == RowCast::none) {
+          in[i] = static_cast<float>(
+              oracle::number_at({static_cast<const std::byte*>(of.input), (at + 1) * 2}, DataType::bf16, at));
+        } else {
+          in[i] = static_cast<float>(e4m3(static_cast<const std::uint8_t*>(of.input)[at])) *
+                  scale_of(cast, exchange_.args().scale_order, of, rows_of_all, row, i);
+        }
+      }
+      auto* const out = static_cast<std::byte*>(of.output) + row * of.output_columns * 2;
+      for (std::uint32_t to = 0; to < of.output_columns; ++to) {
+        float sum = 0;
+        for (std::uint32_t i = 0; i < of.input_columns; ++i) sum += in[i] * layer_weight(up, expert, i, to);
+        oracle::put({out, of.output_columns * std::size_t{2}}, DataType::bf16, to,
+                    oracle::round_to(oracle::format_of(DataType::bf16), sum));
+      }
+      Made& made = made_[local][place];
+      (up ? made.gate_up : made.result).assign(out, out + of.output_columns * std::size_t{2});
+      if (!up) {
+        made.middle.clear();
+        for (const float value : in) {
+          const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+          made.middle.insert(made.middle.end(), bytes, bytes + sizeof(value));
+        }
+      }
+    }
+  }
+}
+
+void CpuLayer::check_middle() const {
+  for (std::uint32_t local = 0; local < made_.size(); ++local) {
+    for (const Made& made : made_[local]) {
+      for (std::uint32_t i = 0; i < kLayerMiddle; ++i) {
+        const double gate = oracle::number_at(made.gate_up, DataType::bf16, i);
+        const double wanted =
+            gate / (1 + std::exp(-gate)) * oracle::number_at(made.gate_up, DataType::bf16, kLayerMiddle + i);
+        float got = 0;
+        std::memcpy(&got, made.middle.data() + i * sizeof(got), sizeof(got));
+        // A unit in the last place of bf16; or of e4m3, or of the smallest numbers that its scale leaves.
+        const double most = args_.down_cast == RowCast::none ? 0x1p-8 : 0x1p-4;
+        const double least = args_.down_cast == RowCast::none ? 1e-37 : 0.05;
+        ensure(std::abs(got - wanted) <= most * std::abs(wanted) + least,
+               "column " + std::to_string(i) + " of the activation is " + std::to_string(got) + ", not " +
+                   std::to_string(wanted));
+      }
+    }
+  }
+}
+
+void CpuLayer::give_results(std::vector<std::vector<Bytes>>& all) const {
+  for (std::uint32_t local = 0; local < made_.size(); ++local) {
+    std::vector<Bytes>& rows = all[exchange_.experts()[local]];
+    rows.clear();
+    for (const Made& made : made_[local]) rows.push_back(made.result);
+  }
+}
+
+void CpuLayer::check_output(const std::vector<std::vector<Bytes>>& all) const {
+  const auto made = [&](std::uint32_t expert, std::size_t place) { return all[expert][place]; };
+  const Bytes wanted = oracle::combined(p_->call.args, p_->rank_of, p_->routing, p_->placed, made, rank_,
+                                        p_->tokens[rank_].count, p_->residuals[rank_]);
+  expect_bytes(output_, wanted, "the layer's output");
+}
+
+}  // namespace weft::test

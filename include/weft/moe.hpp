@@ -342,8 +342,8 @@ class MoeExchange {
   //
   // Behind the wait of round r all rows of experts of the rounds 0 … r are in the output; rows of later experts may be.
   // All other outputs are complete behind the first wait: counts, offsets, sources, ids. The combine's send of round r
-  // reads the rows of experts of the rounds 0 … r. A wait of one round, the experts of the round before, and the
-  // combine's send of the round before that may run at once, on three streams. Order each behind what it reads.
+  // reads the rows of experts of the rounds 0 … r. Three parts may run at once, on three streams: a wait of one round,
+  // the experts of an earlier one, and the combine's send of a still earlier one. Order each behind what it reads.
   //
   // Rounds send nothing twice: a row travels in the first round that needs it on its rank, and a sum returns in the
   // last round that touches it. So the bytes on the wire, and the bits of all results, are those of one round. Routing

@@ -100,6 +100,9 @@ class MoeLayer {
 
   std::size_t workspace_bytes() const;
   void run(const MoeLayerCall& call) const;
+  // The experts alone, both GEMMs and the activation: of the rows that the last call has left in `workspace`. Local;
+  // for measurements.
+  void run_experts(const MoeLayerCall& call) const;
 
  private:
   explicit MoeLayer(std::shared_ptr<detail::LayerState> state) : state_(std::move(state)) {}

@@ -16,7 +16,7 @@ class SideStreams {
     static_cast<void>(number);
     return nullptr;
   }
-  // What `behind` gets from now on comes behind what `before` has got.
+  // The work that `behind` gets from now on comes behind all that `before` has got.
   virtual void order(Stream before, Stream behind) const { static_cast<void>(before), static_cast<void>(behind); }
 };
 

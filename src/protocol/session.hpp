@@ -319,8 +319,8 @@ WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, const Turn& turn,
   return entered;
 }
 
-// False, with a report, if another launch of the group was running on this rank when this one began, or if it is
-// another one's turn.
+// False, with a report, if another launch of the group was running on this rank when this one began. So it is if the
+// turn is another one's.
 template <Team T>
 WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
   if (!s.overlapped) return true;

@@ -186,7 +186,7 @@ TEST(MoeInRounds, RecordingsReplayedWithOtherRoutings) {
   }
 }
 
-// What cannot be is rejected with the range, and changes nothing.
+// Impossible rounds are rejected with the range, and nothing has happened.
 TEST(MoeInRounds, MisuseIsRejected) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);

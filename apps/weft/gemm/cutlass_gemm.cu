@@ -1,16 +1,18 @@
 #include <cuda_runtime.h>
 
-#include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+#include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
 #include <cutlass/gemm/group_array_problem_shape.hpp>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 #include <cutlass/util/packed_stride.hpp>
 
+#include <list>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "gemm/grouped_gemm.hpp"
 
@@ -36,9 +38,8 @@ using WeightScales = decltype(ScaleConfig::deduce_layoutSFB());
 using Tile = Shape<_64, _128, _128>;
 using Cluster = Shape<_1, _1, _1>;
 using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
-    cutlass::epilogue::collective::EpilogueTileAuto, float, float, Made, ByRows*, 8, Made, ByRows*, 8,
-    cutlass::epilogue::PtrArrayTmaWarpSpecializedPingpong,
+    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster, cutlass::epilogue::collective::EpilogueTileAuto,
+    float, float, Made, ByRows*, 8, Made, ByRows*, 8, cutlass::epilogue::PtrArrayTmaWarpSpecializedPingpong,
     cutlass::epilogue::fusion::LinearCombination<Made, float>>::CollectiveOp;
 using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
     cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Number, cute::tuple<ByRows*, InputScales*>, 16, Number,
@@ -111,21 +112,12 @@ class CutlassGemms final : public ExpertGemms {
  public:
   explicit CutlassGemms(const GroupedGemmArgs& args) : args_(args) {
     check(cudaSetDevice(args.device), "cudaSetDevice");
-    for (One& one : of_) {
-      allocate(one.tables.shapes);
-      allocate(one.tables.input);
-      allocate(one.tables.weights);
-      allocate(one.tables.output);
-      allocate(one.tables.input_scales);
-      allocate(one.tables.weight_scales);
-      allocate(one.tables.input_stride);
-      allocate(one.tables.weight_stride);
-      allocate(one.tables.output_stride);
-      allocate(one.tables.input_scale_layout);
-      allocate(one.tables.weight_scale_layout);
-    }
+    for (auto*& shapes : shapes_) allocate(shapes);
     check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, args.device), "cudaDeviceGetAttribute");
-    check(cudaMalloc(&workspace_, Gemm::get_workspace_size(arguments(of_[0], {.num_sms = processors_}))), "cudaMalloc");
+    ExpertGemm all;
+    all.num_sms = processors_;
+    all.experts = args.experts;
+    check(cudaMalloc(&workspace_, Gemm::get_workspace_size(arguments({}, all))), "cudaMalloc");
   }
   ~CutlassGemms() override {
     static_cast<void>(cudaSetDevice(args_.device));
@@ -138,16 +130,9 @@ class CutlassGemms final : public ExpertGemms {
   void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) override {
     check(cudaSetDevice(args_.device), "cudaSetDevice");
     const auto stream = static_cast<cudaStream_t>(gemm.stream);
-    One& one = of_[static_cast<int>(gemm.which)];
-    // A later layer's weights come in turn, so that they are not found in the cache. The first call fixes the rest.
-    if (one.input != gemm.input || one.weights != weights.numbers) {
-      one.input = gemm.input;
-      one.weights = weights.numbers;
-      fix<<<1, 128, 0, stream>>>({one.tables, gemm, weights, args_.experts});
-    }
+    const One& one = tables_of(gemm, weights, stream);
     if (gemm.which == ExpertGemm::Which::up && gemm.first_expert == 0) {
-      count<<<1, 128, 0, stream>>>(of_[0].tables.shapes, of_[1].tables.shapes, gemm.counts, args_.experts,
-                                   static_cast<int>(gemm.capacity));
+      count<<<1, 128, 0, stream>>>(shapes_[0], shapes_[1], gemm.counts, args_.experts, static_cast<int>(gemm.capacity));
     }
     Gemm kernel;
     const typename Gemm::Arguments of_call = arguments(one, gemm);
@@ -158,13 +143,33 @@ class CutlassGemms final : public ExpertGemms {
  private:
   struct One {
     Tables tables{};
-    const void *input = nullptr, *weights = nullptr;
+    const void* weights = nullptr;
   };
 
   template <class T>
   void allocate(T*& to) {
     check(cudaMalloc(&to, args_.experts * sizeof(T)), "cudaMalloc");
-    memory_[used_++] = to;
+    memory_.push_back(to);
+  }
+  // Layers take turns, so that their weights are not found in the cache. Each has tables that its first call fills.
+  const One& tables_of(const ExpertGemm& gemm, const ExpertWeights& weights, cudaStream_t stream) {
+    for (const One& one : of_)
+      if (one.weights == weights.numbers) return one;
+    One& one = of_.emplace_back();
+    one.weights = weights.numbers;
+    one.tables.shapes = shapes_[static_cast<int>(gemm.which)];
+    allocate(one.tables.input);
+    allocate(one.tables.weights);
+    allocate(one.tables.output);
+    allocate(one.tables.input_scales);
+    allocate(one.tables.weight_scales);
+    allocate(one.tables.input_stride);
+    allocate(one.tables.weight_stride);
+    allocate(one.tables.output_stride);
+    allocate(one.tables.input_scale_layout);
+    allocate(one.tables.weight_scale_layout);
+    fix<<<1, 128, 0, stream>>>({one.tables, gemm, weights, args_.experts});
+    return one;
   }
   typename Gemm::Arguments arguments(const One& one, const ExpertGemm& gemm) const {
     cutlass::KernelHardwareInfo hardware;
@@ -187,9 +192,10 @@ class CutlassGemms final : public ExpertGemms {
   }
 
   GroupedGemmArgs args_;
-  One of_[2];
-  void* memory_[22] = {};
-  int used_ = 0, processors_ = 0;
+  std::list<One> of_;
+  std::vector<void*> memory_;
+  typename Problem::UnderlyingProblemShape* shapes_[2] = {};
+  int processors_ = 0;
   void* workspace_ = nullptr;
 };
 

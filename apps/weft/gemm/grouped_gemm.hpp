@@ -31,6 +31,8 @@ class ExpertGemms {
   virtual void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) = 0;
 };
 
+// On CPU ranks, in plain loops.
+std::unique_ptr<ExpertGemms> open_plain_gemms();
 // Null if this build has no CUTLASS.
 std::unique_ptr<ExpertGemms> open_cutlass_gemms(const GroupedGemmArgs& args);
 

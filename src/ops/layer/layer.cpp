@@ -122,6 +122,14 @@ class Run {
   Run(const LayerState& layer, const ExchangeShape& shape, const MoeLayerCall& call, const Rounds& rounds)
       : layer_(layer), shape_(shape), call_(call), rounds_(rounds) {}
 
+  void make_experts() const {
+    for (std::uint32_t round = 0; round < rounds_.count; ++round) {
+      const ExpertRange experts = of_round(round);
+      gemm(ExpertGemm::Which::up, experts, round);
+      activate(experts);
+      gemm(ExpertGemm::Which::down, experts, round);
+    }
+  }
   void make() const {
     if (call_.schedule == LayerSchedule::plain) return plain();
     if (call_.schedule == LayerSchedule::rounds) return in_rounds();
@@ -279,16 +287,31 @@ std::size_t MoeLayer::workspace_bytes() const {
   return state_->memory.bytes;
 }
 
-void MoeLayer::run(const MoeLayerCall& call) const {
-  const auto layer = state_;
-  const detail::ExchangeState& state = *layer->exchange.state_;
+namespace {
+
+Rounds checked(const detail::ExchangeShape& shape, const MoeLayerCall& call) {
   require(call.up != nullptr && call.down != nullptr, "up, down: both GEMMs must be given");
   require(call.workspace != nullptr && reinterpret_cast<std::uintptr_t>(call.workspace) % 256 == 0,
           "workspace: {} is null or not aligned to 256 bytes", call.workspace);
   require(call.schedule != LayerSchedule::plain || call.rounds.count == 1,
           "rounds.count: {} is not 1, and the schedule is plain", call.rounds.count);
-  const Rounds rounds = detail::plan_rounds(state.shape(), call.rounds);
-  Run(*layer, state.shape(), call, rounds).make();
+  return detail::plan_rounds(shape, call.rounds);
+}
+
+}  // namespace
+
+void MoeLayer::run(const MoeLayerCall& call) const {
+  const auto layer = state_;
+  const ExchangeShape& shape = layer->exchange.state_->shape();
+  const Rounds rounds = checked(shape, call);
+  Run(*layer, shape, call, rounds).make();
+}
+
+void MoeLayer::run_experts(const MoeLayerCall& call) const {
+  const auto layer = state_;
+  const ExchangeShape& shape = layer->exchange.state_->shape();
+  const Rounds rounds = checked(shape, call);
+  Run(*layer, shape, call, rounds).make_experts();
 }
 
 }  // namespace weft

@@ -205,7 +205,6 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .ids = args_.topk_ids,
                                                    .weights = args_.topk_weights,
                                                    .tokens = handle.tokens,
-                                                   .rounds = sent_.rounds,
                                                    .senders = grid.senders,
                                                    .warp_groups = grid.warp_groups,
                                                    .wide_ids = args_.topk_ids_are_i64,
@@ -219,7 +218,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .source_wait_ns = args_.source_wait_ns,
                                                    .host_counts = args_.host_counts,
                                                    .local_ids = args_.output_ids,
-                                                   .local_weights = args_.output_weights}),
+                                                   .local_weights = args_.output_weights,
+                                                   .rounds = sent_.rounds}),
          .blocks = grid.blocks,
          .threads = grid.threads});
   }
@@ -294,7 +294,6 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot),
                                                    .phases = phases,
-                                                   .rounds = sent_.rounds,
                                                    .senders = grid.senders,
                                                    .warp_groups = grid.warp_groups,
                                                    .pairs = grid.pairs,
@@ -303,7 +302,8 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
                                                    .output = args_.output,
                                                    .source_wait_ns = args_.source_wait_ns,
                                                    .dispatch_admitted = exchange_.dispatch_admitted(),
-                                                   .late = exchange_.late_weights(args_.topk_weights, args_.handle)}),
+                                                   .late = exchange_.late_weights(args_.topk_weights, args_.handle),
+                                                   .rounds = sent_.rounds}),
          .blocks = grid.blocks,
          .threads = grid.threads});
   }

@@ -270,7 +270,6 @@ struct DispatchWork {
   const void* ids;
   const float* weights;
   std::uint32_t tokens;
-  Rounds rounds = {};
   // Warps of each block that send rows and do nothing else; the others do all else. 0: all do everything.
   std::uint32_t senders;
   std::uint32_t warp_groups =
@@ -287,6 +286,7 @@ struct DispatchWork {
   std::uint64_t* host_counts;
   std::int32_t* local_ids;
   float* local_weights;
+  Rounds rounds = {};  // last: kernels without rounds do not read it ahead
 };
 
 // Weights that are given to combine.
@@ -299,7 +299,6 @@ struct LateWeights {
 struct CombineWork {
   ExchangeView exchange;
   Phases phases;
-  Rounds rounds = {};
   std::uint32_t senders;  // of each block's warps, that send while the others receive; 0: all send, then receive
   std::uint32_t warp_groups = 1;  // as in DispatchWork
   bool pairs;                     // a lane handles two packs of a row at once
@@ -309,7 +308,8 @@ struct CombineWork {
   std::uint64_t* source_wait_ns;
   // By block of dispatch's channel: kEnded once a dispatch has failed on this rank; the tables are then meaningless.
   const BlockWord* dispatch_admitted;
-  LateWeights late;  // if dispatch carries no weights
+  LateWeights late;    // if dispatch carries no weights
+  Rounds rounds = {};  // as in DispatchWork
 };
 
 }  // namespace weft::detail

@@ -29,7 +29,8 @@ struct MoeCombine : MoeFrame<CombineWork> {
 
   // Each round that is sent has a turn of its own, and the wait the last one.
   static WEFT_FN Turn turn(const Work& work) {
-    const std::uint32_t own = work.phases.has(0) ? work.rounds.current : work.rounds.count;
+    const Rounds rounds = in_rounds ? work.rounds : Rounds{};
+    const std::uint32_t own = work.phases.has(0) ? rounds.current : rounds.count;
     return {own, work.phases.has(kPhases - 1) ? kIdle : own + 1};
   }
 
@@ -41,8 +42,11 @@ struct MoeCombine : MoeFrame<CombineWork> {
   // the other would be a round trip to memory each.
   template <Team T>
   struct Loaded {
-    std::uint32_t owner_tokens, count, last;  // as in EntryCount
-    LaneArray<T, kMaxTopK> row, weight;       // of the experts' outputs; bits
+    std::uint32_t owner_tokens;
+    std::uint32_t word;                  // of EntryCount: nobody looks at it before it is needed
+    LaneArray<T, kMaxTopK> row, weight;  // of the experts' outputs; bits
+
+    WEFT_FN std::uint32_t count() const { return EntryCount::of(word).count; }
   };
   // The table entries of the first unit that is received.
   struct Mine {
@@ -160,9 +164,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
     if (unit.token >= shape.tokens) return loaded;
     const std::uint64_t index = index_of(shape, unit);
     loaded.owner_tokens = tables.header->tokens[unit.owner];
-    const EntryCount all = EntryCount::of(tables.entry_counts[index]);
-    loaded.count = all.count;
-    loaded.last = all.last;
+    loaded.word = tables.entry_counts[index];
     const ExpertEntry* const entries = tables.entries + index * shape.top_k;
     loaded.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row, std::uint32_t j) {
       const ExpertEntry entry = entries[k];
@@ -192,9 +194,10 @@ struct MoeCombine : MoeFrame<CombineWork> {
         next = MoeCombine::unit(*s.call, p.units, i);
         loaded_next = load<T>(work, next, p.share.lane);
       }
-      if (unit.token >= loaded.owner_tokens || loaded.count == EntryCount::kNoRow) continue;
+      const EntryCount all_here = EntryCount::of(loaded.word);
+      if (unit.token >= loaded.owner_tokens || all_here.count == EntryCount::kNoRow) continue;
       // The last round that touches a token adds up all of its rows.
-      if (in_rounds && (loaded.last < experts.begin || loaded.last >= experts.end)) continue;
+      if (in_rounds && (all_here.last < experts.begin || all_here.last >= experts.end)) continue;
       if (work.pairs) {
         if (!send_unit<kPacksAtOnce>(team, s, work, p, unit, loaded)) return false;
       } else {
@@ -215,7 +218,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
     if constexpr (late) {
       Loaded<T> weighed = loaded;
       const auto ready = [&] {
-        return await_late_weights(team, s, work, p.share.lane, unit.owner, unit.token, loaded.count, weighed.weight);
+        return await_late_weights(team, s, work, p.share.lane, unit.owner, unit.token, loaded.count(), weighed.weight);
       };
       return add_up<packs_at_once>(team, work, first, step, p.share.lane, weighed, ready, put);
     } else {
@@ -236,11 +239,11 @@ struct MoeCombine : MoeFrame<CombineWork> {
     for (std::uint32_t base = first_pack; base < packs; base += packs_at_once * step) {
       const std::uint32_t pack = base + lane;
       typename R::Accumulator sum[packs_at_once] = {};
-      for (std::uint32_t first = 0; first < loaded.count; first += kRowsAtOnce) {
+      for (std::uint32_t first = 0; first < loaded.count(); first += kRowsAtOnce) {
         Pack in[packs_at_once][kRowsAtOnce] = {};
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kRowsAtOnce; ++k) {
-          if (first + k >= loaded.count) break;
+          if (first + k >= loaded.count()) break;
           const Packs output = row(shape, work.input, loaded.row.get(team, first + k));
           WEFT_UNROLL
           for (std::uint32_t j = 0; j < packs_at_once; ++j) {
@@ -250,7 +253,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
         if (first == 0 && base == first_pack && !ready()) return false;
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kRowsAtOnce; ++k) {
-          if (first + k >= loaded.count) break;
+          if (first + k >= loaded.count()) break;
           const float weight = bits_of<float>(loaded.weight.get(team, first + k));
           WEFT_UNROLL
           for (std::uint32_t j = 0; j < packs_at_once; ++j) {

@@ -47,11 +47,11 @@ WEFT_FN std::uint32_t senders_of(T& team, std::uint32_t wanted) {
 
 // Arguments of a kernel come through a cache that is cold at its start. All lines are read here, while the kernel
 // before still runs, not one after the other at their first use.
-template <Team T, class Argument>
+template <std::size_t bytes, Team T, class Argument>
 WEFT_FN void read_ahead(T& team, const Argument& argument) {
   constexpr std::size_t kLine = 64;
   WEFT_UNROLL
-  for (std::size_t offset = 0; offset + sizeof(std::uint64_t) <= sizeof(Argument); offset += kLine) {
+  for (std::size_t offset = 0; offset + sizeof(std::uint64_t) <= bytes; offset += kLine) {
     std::uint64_t word = 0;
     std::memcpy(&word, reinterpret_cast<const std::byte*>(&argument) + offset, sizeof(word));
     team.settle(word);
@@ -77,8 +77,8 @@ struct MoeFrame : PrefetchesNothing {
   template <Team T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
     ThreadPlan p{};
-    read_ahead(team, call);
-    read_ahead(team, work);
+    read_ahead<sizeof(Call)>(team, call);
+    read_ahead<offsetof(Work, rounds)>(team, work);
     if (team.block_rank() == 0) {
       p.header = Handshake::address(team, call);
     } else {

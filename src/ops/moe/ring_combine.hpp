@@ -122,7 +122,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
       const Unit unit = unit_of(i);
       const Loaded<T> loaded = next;
       next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
-      if (unit.token >= loaded.owner_tokens || loaded.count == EntryCount::kNoRow) continue;
+      if (unit.token >= loaded.owner_tokens || loaded.count() == EntryCount::kNoRow) continue;
       const bool good = work.exchange.shape.layout == RowLayout::rank_major
                             ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
                             : send_row(team, s, work, p.batches.lane, unit, loaded);
@@ -187,7 +187,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingCombine::ring(s, work);
     const auto from = [&](std::uint32_t k) { return expert_row(team, work, loaded, k); };
-    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, loaded.count, from};
+    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, loaded.count(), from};
     pieces.begin(T::kStagePlaces);
     if (!await_place(team, s, work, lane, unit)) return false;
     Weighed<T> weighed = loaded;
@@ -215,7 +215,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
   static WEFT_FN bool await_weights(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit,
                                     Weighed<T>& weighed) {
     if constexpr (late) {
-      return await_late_weights(team, s, work, lane, unit.owner, unit.token, weighed.count, weighed.weight);
+      return await_late_weights(team, s, work, lane, unit.owner, unit.token, weighed.count(), weighed.weight);
     } else {
       return true;
     }
@@ -224,8 +224,8 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
   template <Team T, class Pieces>
   static WEFT_FN void add_experts(T& team, const ExchangeShape& shape, std::uint32_t lane, const Loaded<T>& loaded,
                                   Pieces& pieces, Pack (&sum)[kPacksAtOnce<T>]) {
-    Sums<T> sums(loaded.count != 0);
-    for (std::uint32_t k = 0; k < loaded.count; ++k) {
+    Sums<T> sums(loaded.count() != 0);
+    for (std::uint32_t k = 0; k < loaded.count(); ++k) {
       const float weight = shape.weighted ? bits_of<float>(loaded.weight.get(team, k)) : 1.0f;
       pieces.take(lane, [&](std::uint32_t j, const Pack& in) { sums.add(j, in, weight); });
     }
@@ -297,7 +297,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
     const Packs output = Slots::row(shape, work.output, token);
     const bool by_rank = shape.layout == RowLayout::rank_major;
     const bool makes_own = !ring.carries_own && !by_rank && mine.answering.has(s.rank());
-    const std::uint32_t rows = makes_own ? mine.own.count : 0;
+    const std::uint32_t rows = makes_own ? mine.own.count() : 0;
     const RankSet coming = makes_own ? mine.answering.without(s.rank()) : mine.answering;
     std::uint32_t rank = s.size() - 1;  // the last one asked for; pieces of the next one follow in turn
     const auto from = [&](std::uint32_t k) -> const Pack* {

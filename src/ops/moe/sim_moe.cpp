@@ -234,7 +234,6 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .ids = at.memory + topk,
                             .weights = floats,
                             .tokens = tokens,
-                            .rounds = rounds_of(spec, shape.most_local),
                             .senders = world_.grid(call, rank).senders,
                             .wide_ids = spec.wide_ids,
                             .discard = spec.discard,
@@ -247,7 +246,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .source_wait_ns = nullptr,
                             .host_counts = nullptr,
                             .local_ids = by_rank ? words(local_ids) : nullptr,
-                            .local_weights = reinterpret_cast<float*>(words(local_weights))};
+                            .local_weights = reinterpret_cast<float*>(words(local_weights)),
+                            .rounds = rounds_of(spec, shape.most_local)};
   const auto kernel = [&] {
     const detail::DispatchQuery query{.type = setup_.exchange.type,
                                       .cast = exchange.shape.cast,
@@ -333,7 +333,6 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   }
   detail::CombineWork work{.exchange = exchange,
                            .phases = spec.phases,
-                           .rounds = rounds_of(spec, shape.most_local),
                            .senders = world_.grid(call, rank).senders,
                            .pairs = world_.grid(call, rank).pairs,
                            .input = at.memory + input,
@@ -343,7 +342,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .dispatch_admitted = world_.local(0, rank)->admitted,
                            .late = {.given = reinterpret_cast<const float*>(at.memory + weights),
                                     .arrived = plan_of(world_).late_weights(),
-                                    .tokens = static_cast<std::uint32_t>(tokens)}};
+                                    .tokens = static_cast<std::uint32_t>(tokens)},
+                           .rounds = rounds_of(spec, shape.most_local)};
   const auto kernel = [&] {
     // The instance for many ranks serves three as well; one of the three takes it.
     const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;

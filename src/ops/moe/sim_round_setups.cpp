@@ -127,12 +127,11 @@ std::vector<Setup> large_round_setups() {
   for (const unsigned lanes : {2u, 8u}) {
     MoeExchangeArgs wide = exchange_of(2, 6, 3);
     wide.hidden = 16 * lanes;
-    setups.push_back(
-        {.name = fmt::format("moe-rounds-lanes{}", lanes),
-         .lanes = lanes,
-         .payload = Payload::special,
-         .calls = moe_in_rounds({{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}}, {1, 1, 1}, {2, lanes}, {2, 2 * lanes}),
-         .exchange = wide});
+    setups.push_back({.name = fmt::format("moe-rounds-lanes{}", lanes),
+                      .lanes = lanes,
+                      .payload = Payload::special,
+                      .calls = moe_in_rounds({{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}}, {1, 1, 1}, {2, lanes}, {2, 2 * lanes}),
+                      .exchange = wide});
   }
   return setups;
 }

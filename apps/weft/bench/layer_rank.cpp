@@ -1,0 +1,239 @@
+#include "bench/layer_rank.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "bench/sum_rows.hpp"
+#include "numeric/numeric.hpp"
+
+namespace weft::cli {
+namespace {
+
+MoeExchangeArgs exchange_of(const LayerShape& shape, std::uint32_t most_virtual) {
+  return {.tokens = most_virtual,
+          .hidden = shape.hidden,
+          .experts = shape.exchanged_experts(),
+          .top_k = shape.top_k,
+          .cast = RowCast::fp8,
+          .scale_order = ScaleOrder::columns,
+          .capacity = (shape.ranks * most_virtual + 3) / 4 * 4};
+}
+
+std::uint32_t most_virtual_of(const LayerShape& shape, std::uint32_t rank_count, std::uint32_t tokens) {
+  std::uint32_t most = 1;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    for (std::uint32_t layer = 0; layer < LayerRank::kLayers; ++layer)
+      most = std::max(most, make_layer_tokens(shape, rank, tokens, layer).count());
+  }
+  return most;
+}
+
+// e4m3 of small numbers, none of them NaN.
+std::vector<std::uint8_t> random_numbers(std::size_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint8_t> numbers(count);
+  for (std::uint8_t& number : numbers) number = static_cast<std::uint8_t>((random() & 0x80) | (random() % 0x40));
+  return numbers;
+}
+
+}  // namespace
+
+LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens)
+    : shape_(shape),
+      rank_(static_cast<std::uint32_t>(seat.rank())),
+      most_virtual_(most_virtual_of(shape, shape.ranks, most_tokens)),
+      device_(open_rank_device(ranks, seat)),
+      exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape, most_virtual_))),
+      layer_(MoeLayer::create(exchange_, {.intermediate = shape.intermediate, .down_cast = RowCast::fp8})) {
+  const bool on_gpu = ranks.device() == Device::cuda;
+  gemms_ = on_gpu ? open_cutlass_gemms({.device = seat.communicator().world().cuda_device(),
+                                        .experts = shape.local(),
+                                        .hidden = shape.hidden,
+                                        .intermediate = shape.intermediate})
+                  : open_plain_gemms();
+  if (gemms_ == nullptr)
+    throw Error(Errc::unsupported,
+                "moe-layer: this build has no GEMMs for GPUs: configure it with WEFT_CUTLASS, a folder "
+                "of CUTLASS's sources");
+  const std::size_t up = std::size_t{2} * shape.intermediate * shape.hidden, down = up / 2, all = up + down;
+  constexpr std::size_t kBlock = std::size_t{16} << 20;
+  const std::vector<std::uint8_t> numbers = random_numbers(std::min(kBlock, all * shape.local()), rank_ + 1);
+  std::vector<float> scales(all / 128 / 128 * shape.local());
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = (1.0f + static_cast<float>(i % 7) / 8) / 64.0f;
+  for (std::uint32_t i = 0; i < kLayers; ++i) {
+    Layer layer{};
+    auto* const memory = static_cast<std::byte*>(take(all * shape.local()));
+    for (std::size_t at = 0; at < all * shape.local(); at += numbers.size())
+      device_->upload(memory + at, numbers.data(), std::min(numbers.size(), all * shape.local() - at));
+    auto* const of_scales = static_cast<float*>(take(scales.size() * sizeof(float)));
+    device_->upload(of_scales, scales.data(), scales.size() * sizeof(float));
+    layer.up = {memory, of_scales};
+    layer.down = {memory + up * shape.local(), of_scales + up / 128 / 128 * shape.local()};
+    layer.ids = take(std::size_t{most_virtual_} * shape.top_k * 4);
+    layer.weights = take(std::size_t{most_virtual_} * shape.top_k * 4);
+    layer.firsts = take((std::size_t{most_tokens} + 1) * 4);
+    layers_.push_back(std::move(layer));
+  }
+  input_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
+  workspace_ = take(layer_.workspace_bytes());
+  combined_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
+  output_ = take(std::size_t{most_tokens} * shape.hidden * 2);
+}
+
+// Virtual tokens of a token have its row.
+void LayerRank::upload(std::uint32_t tokens) {
+  tokens_ = tokens;
+  for (std::uint32_t i = 0; i < kLayers; ++i) {
+    Layer& layer = layers_[i];
+    layer.tokens = make_layer_tokens(shape_, rank_, tokens, i);
+    device_->upload(layer.ids, layer.tokens.ids.data(), layer.tokens.ids.size() * 4);
+    device_->upload(layer.weights, layer.tokens.weights.data(), layer.tokens.weights.size() * 4);
+    device_->upload(layer.firsts, layer.tokens.firsts.data(), layer.tokens.firsts.size() * 4);
+  }
+  std::vector<std::uint16_t> rows(std::size_t{most_virtual_} * shape_.hidden);
+  for (std::size_t row = 0; row < most_virtual_; ++row) {
+    std::mt19937 random(static_cast<std::uint32_t>(row) * 31 + rank_);
+    for (std::size_t i = 0; i < shape_.hidden; ++i)
+      rows[row * shape_.hidden + i] = detail::f32_to_bf16((static_cast<float>(random() % 2001) - 1000) / 500.0f);
+  }
+  device_->upload(input_, rows.data(), rows.size() * 2);
+}
+
+MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
+  Layer& of = layers_[layer % kLayers];
+  constexpr int kProcessors = 132;
+  const int rest = way.sms != 0 ? kProcessors - (way.schedule == LayerSchedule::rounds ? 2 : 1) * way.sms : 0;
+  const bool beside = way.schedule != LayerSchedule::plain;
+  return {.input = input_,
+          .topk_ids = of.ids,
+          .topk_weights = static_cast<const float*>(of.weights),
+          .tokens = of.tokens.count(),
+          .output = shape_.emulated != 0 ? combined_ : output_,
+          .workspace = workspace_,
+          .up =
+              [this, &of](const ExpertGemm& gemm) {
+                last_up_ = gemm;
+                gemms_->enqueue(gemm, of.up);
+              },
+          .down =
+              [this, &of](const ExpertGemm& gemm) {
+                last_down_ = gemm;
+                gemms_->enqueue(gemm, of.down);
+              },
+          .stream = device_->stream(),
+          .schedule = way.schedule,
+          .rounds = {.count = way.rounds},
+          .send_num_sms = way.schedule == LayerSchedule::rounds ? way.sms : 0,
+          .recv_num_sms = way.schedule == LayerSchedule::rounds ? way.sms : 0,
+          .combine_send_num_sms = beside ? way.sms : 0,
+          .combine_recv_num_sms = 0,
+          .up_num_sms = way.schedule == LayerSchedule::rounds ? rest : 0,
+          .down_num_sms = beside ? rest : 0};
+}
+
+void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
+  layer_.run(call_of(way, layer));
+  if (shape_.emulated != 0) {
+    enqueue_sum_rows({.rows = combined_,
+                      .output = output_,
+                      .firsts = static_cast<const std::int32_t*>(layers_[layer % kLayers].firsts),
+                      .tokens = tokens_,
+                      .columns = shape_.hidden},
+                     device_->stream());
+  }
+}
+
+void LayerRank::experts(const LayerWay& way, std::uint32_t layer) {
+  layer_.run_experts(call_of(way, layer));
+}
+
+void LayerRank::exchange(const LayerWay& way, std::uint32_t layer) {
+  const Layer& of = layers_[layer % kLayers];
+  DispatchArgs there{.input = input_,
+                     .topk_ids = of.ids,
+                     .topk_weights = static_cast<const float*>(of.weights),
+                     .tokens = of.tokens.count(),
+                     .output = const_cast<void*>(last_up_.input),
+                     .output_scales = const_cast<void*>(last_up_.input_scales),
+                     .counts = const_cast<std::int32_t*>(last_up_.counts),
+                     .stream = device_->stream(),
+                     .launch = {.blocks = way.sms}};
+  const DispatchHandle handle = exchange_.dispatch(there);
+  exchange_.combine({.handle = handle,
+                     .input = last_down_.output,
+                     .output = shape_.emulated != 0 ? combined_ : output_,
+                     .stream = device_->stream(),
+                     .launch = {.blocks = way.sms}});
+}
+
+void LayerRank::clear() {
+  device_->fill(output_, 0xff, std::size_t{tokens_} * shape_.hidden * 2);
+}
+
+std::vector<std::byte> LayerRank::output() {
+  std::vector<std::byte> bytes(std::size_t{tokens_} * shape_.hidden * 2);
+  device_->download(bytes.data(), output_, bytes.size());
+  return bytes;
+}
+
+double LayerRank::weight_bytes() const {
+  return 3.0 * shape_.intermediate * shape_.hidden * shape_.local();
+}
+
+namespace {
+
+double number_of(std::uint8_t bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+// The first row of an expert that has one, and a few output columns of it.
+std::string LayerRank::check_gemms(std::uint32_t layer) {
+  const Layer& of = layers_[layer % kLayers];
+  for (const bool is_up : {true, false}) {
+    const ExpertGemm& gemm = is_up ? last_up_ : last_down_;
+    const ExpertWeights& weights = is_up ? of.up : of.down;
+    std::vector<std::int32_t> counts(shape_.local());
+    device_->download(counts.data(), gemm.counts, counts.size() * 4);
+    const auto found = std::ranges::find_if(counts, [](std::int32_t count) { return count > 0; });
+    if (found == counts.end()) return {};
+    const auto expert = static_cast<std::size_t>(found - counts.begin());
+    const std::size_t k = gemm.input_columns, n = gemm.output_columns, row = expert * gemm.capacity;
+    const auto get = [&]<class T>(T, const void* from, std::size_t at, std::size_t count) {
+      std::vector<T> data(count);
+      device_->download(data.data(), static_cast<const T*>(from) + at, count * sizeof(T));
+      return data;
+    };
+    const auto in = get(std::uint8_t{}, gemm.input, row * k, k);
+    const auto out = get(std::uint16_t{}, gemm.output, row * n, n);
+    for (const std::size_t to : {std::size_t{0}, std::size_t{1}, n / 2 + 5, n - 1}) {
+      const auto numbers = get(std::uint8_t{}, weights.numbers, (expert * n + to) * k, k);
+      double sum = 0, most = 0;
+      for (std::size_t i = 0; i < k; ++i) {
+        const std::size_t group = i / 128;
+        static thread_local float scale = 0, weight_scale = 0;
+        if (i % 128 == 0) {
+          scale = get(float{}, gemm.input_scales, expert * gemm.capacity * (k / 128) + group * gemm.capacity, 1)[0];
+          weight_scale =
+              get(float{}, weights.scales, expert * (n / 128) * (k / 128) + group * (n / 128) + to / 128, 1)[0];
+        }
+        const double term = number_of(in[i]) * scale * number_of(numbers[i]) * weight_scale;
+        sum += term;
+        most += std::abs(term);
+      }
+      const double got = detail::bf16_to_f32(out[to]);
+      if (!(std::abs(got - sum) <= most * 0x1p-9 + std::abs(sum) * 0x1p-8))
+        return fmt::format("{} GEMM, expert {}, column {}: {} instead of {}", is_up ? "up" : "down", expert, to, got,
+                           sum);
+    }
+  }
+  return {};
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,63 @@
+// One rank's layer of experts: its exchange, weights and tensors, and the parts that are timed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bench/layer_traffic.hpp"
+#include "bench/rank_device.hpp"
+#include "gemm/grouped_gemm.hpp"
+#include "weft/moe_layer.hpp"
+
+namespace weft::cli {
+
+// How a layer runs.
+struct LayerWay {
+  LayerSchedule schedule = LayerSchedule::plain;
+  std::uint32_t rounds = 1;
+  int sms = 0;  // of each part of communication; 0: all of them, and the GEMMs have all, too
+};
+
+class LayerRank {
+ public:
+  static constexpr std::uint32_t kLayers = 4;  // whose weights and tokens come in turn, so that caches find none
+
+  // `most_tokens`: of one call.
+  LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens);
+
+  RankDevice& device() { return *device_; }
+  void upload(std::uint32_t tokens);
+  // Enqueue a layer, or a part of it. Layers take turns.
+  void run(const LayerWay& way, std::uint32_t layer);
+  void experts(const LayerWay& way, std::uint32_t layer);   // both GEMMs and the activation of what came last
+  void exchange(const LayerWay& way, std::uint32_t layer);  // dispatch and combine
+  void clear();
+  std::vector<std::byte> output();
+  // Compares some numbers of both GEMMs with sums on the host. Empty if they are right.
+  std::string check_gemms(std::uint32_t layer);
+  double weight_bytes() const;  // of one layer
+
+ private:
+  struct Layer {
+    ExpertWeights up, down;
+    void *ids, *weights, *firsts;
+    LayerTokens tokens;
+  };
+  void* take(std::size_t bytes) { return device_->allocate(bytes); }
+  MoeLayerCall call_of(const LayerWay& way, std::uint32_t layer);
+
+  LayerShape shape_;
+  std::uint32_t rank_, most_virtual_;
+  std::unique_ptr<RankDevice> device_;
+  MoeExchange exchange_;
+  MoeLayer layer_;
+  std::unique_ptr<ExpertGemms> gemms_;
+  std::vector<Layer> layers_;
+  void *input_, *workspace_, *combined_, *output_;
+  std::uint32_t tokens_ = 0;
+  ExpertGemm last_up_, last_down_;  // as the layer gave them
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,39 @@
+#include "bench/layer_traffic.hpp"
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+namespace weft::cli {
+
+LayerTokens make_layer_tokens(const LayerShape& shape, std::uint32_t rank, std::uint32_t tokens, std::uint32_t layer) {
+  LayerTokens made;
+  std::mt19937 random(layer * 1'000'003 + rank * 10'007 + tokens);
+  const std::uint32_t owners = shape.emulated != 0 ? shape.emulated : 1, local = shape.local();
+  const std::uint32_t of_owner = shape.emulated != 0 ? local : shape.experts;
+  for (std::uint32_t token = 0; token < tokens; ++token) {
+    made.firsts.push_back(static_cast<std::int32_t>(made.sources.size()));
+    std::vector<std::uint32_t> chosen;
+    while (chosen.size() < shape.top_k) {
+      const std::uint32_t expert = random() % shape.experts;
+      if (std::ranges::find(chosen, expert) == chosen.end()) chosen.push_back(expert);
+    }
+    std::map<std::uint32_t, std::vector<std::uint32_t>> by_owner;
+    for (const std::uint32_t expert : chosen) by_owner[expert / of_owner].push_back(expert % of_owner);
+    for (const auto& [owner, experts] : by_owner) {
+      // All owners but this rank are played by the next rank; a rank alone plays all of them.
+      const std::uint32_t to = owner == rank % owners ? rank : (rank + 1) % shape.ranks;
+      const std::uint32_t first = shape.emulated != 0 ? to * local : 0;
+      for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+        const bool one = k < experts.size();
+        made.ids.push_back(one ? static_cast<std::int32_t>(first + experts[k]) : -1);
+        made.weights.push_back(one ? static_cast<float>(random() % 1000 + 1) / 4000.0f : 0.0f);
+      }
+      made.sources.push_back(static_cast<std::int32_t>(token));
+    }
+  }
+  made.firsts.push_back(static_cast<std::int32_t>(made.sources.size()));
+  return made;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,54 @@
+#include <cmath>
+#include <vector>
+
+#include "gemm/grouped_gemm.hpp"
+#include "numeric/numeric.hpp"
+
+namespace weft::cli {
+namespace {
+
+float number_of(std::uint8_t bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                        : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+class PlainGemms final : public ExpertGemms {
+ public:
+  void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) override {
+    for (std::uint32_t e = gemm.first_expert; e < gemm.first_expert + gemm.experts; ++e) {
+      for (std::int32_t place = 0; place < gemm.counts[e]; ++place)
+        make(gemm, weights, e, static_cast<std::uint32_t>(place));
+    }
+  }
+
+ private:
+  static void make(const ExpertGemm& gemm, const ExpertWeights& weights, std::uint32_t expert, std::uint32_t place) {
+    const std::size_t k = gemm.input_columns, n = gemm.output_columns,
+                      row = std::size_t{expert} * gemm.capacity + place;
+    const auto* const input = static_cast<const std::uint8_t*>(gemm.input) + row * k;
+    const auto* const scales =
+        static_cast<const float*>(gemm.input_scales) + std::size_t{expert} * gemm.capacity * (k / 128);
+    std::vector<float> in(k);
+    for (std::size_t i = 0; i < k; ++i) in[i] = number_of(input[i]) * scales[i / 128 * gemm.capacity + place];
+    auto* const output = static_cast<std::uint16_t*>(gemm.output) + row * n;
+    for (std::size_t to = 0; to < n; ++to) {
+      const std::size_t column = std::size_t{expert} * n + to;
+      const auto* const numbers = static_cast<const std::uint8_t*>(weights.numbers) + column * k;
+      // As the scales of CUTLASS's weights: neighbouring output columns lie side by side.
+      const float* const of = weights.scales + std::size_t{expert} * (n / 128) * (k / 128);
+      float sum = 0;
+      for (std::size_t i = 0; i < k; ++i) sum += in[i] * number_of(numbers[i]) * of[i / 128 * (n / 128) + to / 128];
+      output[to] = detail::f32_to_bf16(sum);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ExpertGemms> open_plain_gemms() {
+  return std::make_unique<PlainGemms>();
+}
+
+}  // namespace weft::cli

@@ -183,6 +183,15 @@ Examples:
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
   weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4 --blocks 0,2)";
 
+constexpr const char* kMoeLayerExamples =
+    R"(Layers run plainly, in rounds, and with combine in rounds beside the down GEMM. The GEMMs are
+CUTLASS's, if this program was configured with WEFT_CUTLASS. CPU ranks multiply in plain loops.
+A second table has the parts alone.
+
+Examples:
+  weft bench moe-layer --tokens 8,128 --emulate-ep 32 --sms 0,16  only on GPUs, with CUTLASS
+  weft bench moe-layer --config path/config.json --intermediate 128 --tokens 4 --device cpu --ranks 2)";
+
 // For all commands. An empty --replay is allowed: it is the simulator's ordinary schedule.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
@@ -241,6 +250,9 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* moe = bench->add_subcommand("moe", "Mixture of experts: dispatch, combine and both, by tokens per rank");
   moe->footer(kMoeExamples);
   const Command run_moe = add_bench_moe(*moe, arguments);
+  auto* layer = bench->add_subcommand("moe-layer", "Whole layers of experts, plain and in rounds, with GEMMs");
+  layer->footer(kMoeLayerExamples);
+  const Command run_layer = add_bench_moe_layer(*layer, arguments);
   auto* host = bench->add_subcommand("host", "Host time of a call of each operation, compared with the bare launch");
   host->footer(kHostExamples);
   const Command run_host = add_bench_host(*host, arguments);
@@ -274,6 +286,7 @@ int run_program(const std::vector<std::string>& arguments) {
     if (logits->parsed()) return run_logits();
     if (norm->parsed()) return run_norm();
     if (moe->parsed()) return run_moe();
+    if (layer->parsed()) return run_layer();
     if (host->parsed()) return run_host();
     if (bench->parsed()) return run_bench();
     if (verify->parsed()) return run_verify();

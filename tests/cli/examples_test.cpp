@@ -11,6 +11,7 @@
 #include "common/machine.hpp"
 #include "common/ranks.hpp"
 #include "common/table.hpp"
+#include "gemm/grouped_gemm.hpp"
 
 namespace weft::cli {
 namespace {
@@ -25,6 +26,7 @@ const std::vector<Words> kCommands = {{},
                                       {"bench", "logits"},
                                       {"bench", "norm"},
                                       {"bench", "moe"},
+                                      {"bench", "moe-layer"},
                                       {"bench", "host"},
                                       {"tune"},
                                       {"verify"},
@@ -135,7 +137,9 @@ void expect_works(const Example& example) {
   if (!words.empty()) words = shortened(words);
   if (!words.empty() && words.front() == "tune") words = on_this_machine(words, 2);
   const auto result = run(words);
-  const bool elsewhere = example.comment.find("only on GPUs") != std::string::npos && usable_gpus() == 0;
+  const bool gpus = example.comment.find("only on GPUs") != std::string::npos;
+  const bool cutlass = example.comment.find("with CUTLASS") != std::string::npos;
+  const bool elsewhere = (gpus && usable_gpus() == 0) || (cutlass && !has_cutlass_gemms());
   // A copy of only the tests has no plotting script, and some machines have no matplotlib.
   const bool undrawn = result.err.find("plot.py is missing") != std::string::npos ||
                        result.err.find("needs matplotlib") != std::string::npos;

@@ -38,6 +38,7 @@ json to_json(const ModelShape& shape) {
           {"n_group", shape.n_group},
           {"topk_group", shape.topk_group},
           {"row_width", shape.row_width()},
+          {"intermediate", shape.intermediate},
           {"zero_experts", shape.zero_experts},
           {"warnings", shape.warnings}};
 }

@@ -19,6 +19,7 @@ Command add_bench_logits(CLI::App& app, const std::vector<std::string>& argument
 Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments);
+Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_host(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_tune(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_verify(CLI::App& app, const std::vector<std::string>& arguments);

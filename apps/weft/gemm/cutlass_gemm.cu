@@ -201,6 +201,9 @@ class CutlassGemms final : public ExpertGemms {
 
 }  // namespace
 
+bool has_cutlass_gemms() {
+  return true;
+}
 std::unique_ptr<ExpertGemms> open_cutlass_gemms(const GroupedGemmArgs& args) {
   return std::make_unique<CutlassGemms>(args);
 }

@@ -33,7 +33,8 @@ class ExpertGemms {
 
 // On CPU ranks, in plain loops.
 std::unique_ptr<ExpertGemms> open_plain_gemms();
-// Null if this build has no CUTLASS.
+bool has_cutlass_gemms();
+// Null if this build has none.
 std::unique_ptr<ExpertGemms> open_cutlass_gemms(const GroupedGemmArgs& args);
 
 }  // namespace weft::cli

@@ -2,6 +2,9 @@
 
 namespace weft::cli {
 
+bool has_cutlass_gemms() {
+  return false;
+}
 std::unique_ptr<ExpertGemms> open_cutlass_gemms(const GroupedGemmArgs&) {
   return nullptr;
 }

@@ -36,6 +36,8 @@ void read_experts(ConfigFields& fields, ModelShape& shape) {
   if (shape.n_group > 1) shape.topk_group = fields.find({1, shape.n_group}, {"topk_group"}).value_or(shape.n_group);
   const std::int64_t rows = fields.find({1, kMostHidden}, width).value_or(shape.hidden);
   if (rows != shape.hidden) shape.latent = rows;
+  // A model with dense layers names their width apart.
+  shape.intermediate = fields.find({1, kMostHidden}, {"moe_intermediate_size", "intermediate_size"}).value_or(0);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct ModelShape {
   std::int64_t n_group = 0;                // groups of experts (DeepSeek's node-limited routing)
   std::int64_t topk_group = 0;             // groups that a token may use
   std::int64_t latent = 0;                 // width of the rows that experts get, if it is not `hidden`
+  std::int64_t intermediate = 0;           // columns between an expert's GEMMs; 0: unknown
   std::int64_t zero_experts = 0;           // chosen like others, but nothing is sent to them
   std::vector<std::string> warnings = {};  // sentences about unread fields
 

@@ -1,0 +1,299 @@
+// weft bench moe-layer: whole layers of experts in every schedule, with GEMMs, on the same transport.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench/bench_options.hpp"
+#include "bench/layer_rank.hpp"
+#include "common/commands.hpp"
+#include "common/options.hpp"
+#include "common/progress.hpp"
+#include "common/sizes.hpp"
+#include "common/values.hpp"
+#include "models/model_choice.hpp"
+
+namespace weft::cli {
+namespace {
+
+// A thing that is timed: a whole layer, or a part of it alone.
+enum class Part : std::uint8_t { layer, exchange, experts };
+constexpr std::string_view name(Part part) {
+  constexpr std::string_view names[] = {"layer", "dispatch + combine", "experts"};
+  return names[static_cast<int>(part)];
+}
+
+struct Timed {
+  Part part;
+  LayerWay way;
+  std::vector<std::vector<double>> samples = {};  // [rank][sample]
+  Figure figure = {};
+};
+
+struct Row {
+  std::uint32_t tokens = 0, virtual_tokens = 0;
+  std::vector<Timed> timed = {};
+  std::string wrong = {};
+
+  double us(Part part, const LayerWay& way) const {
+    for (const Timed& one : timed) {
+      if (one.part == part && one.way.schedule == way.schedule && one.way.rounds == way.rounds &&
+          one.way.sms == way.sms)
+        return one.figure.us;
+    }
+    return 0;
+  }
+};
+
+// Rounds hide all but the first part of dispatch and the last one of combine behind the experts, or the experts behind
+// the rest. Parts are counted as equal.
+double ideal_us(const Row& row, const LayerWay& way) {
+  const double exchange = row.us(Part::exchange, {LayerSchedule::plain, 1, way.sms});
+  const double experts = row.us(Part::experts, way);
+  if (exchange == 0 || experts == 0) return 0;
+  const double first_and_last = exchange / way.rounds;
+  return std::max(experts, exchange - first_and_last) + first_and_last;
+}
+
+struct LayerBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  ModelChoice model{"deepseek-v3"};
+  std::string tokens, rounds = "2,4", sms = "0";
+  std::uint32_t emulated = 0;
+  std::int64_t intermediate = 0;
+
+  LayerShape shape_of(const ModelShape& model_shape, int ranks) const;
+  std::vector<Timed> ways(const std::vector<std::int64_t>& counts) const;
+  Row measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count, std::uint32_t most,
+              const LayerShape& shape) const;
+  void print(const Ranks& ranks, const ModelShape& model_shape, const LayerShape& shape,
+             const std::vector<Row>& rows) const;
+  nlohmann::json to_json(const std::vector<Row>& rows) const;
+  int run();
+};
+
+LayerShape LayerBench::shape_of(const ModelShape& of, int ranks) const {
+  const auto local_of = emulated != 0 ? emulated : static_cast<std::uint32_t>(ranks);
+  const std::int64_t middle = intermediate != 0 ? intermediate : of.intermediate;
+  const auto reject = [&](const std::string& why) { throw Error(Errc::invalid_argument, "moe-layer: " + why); };
+  if (middle == 0) reject(of.name + " has no width of experts: give --intermediate");
+  if (of.row_width() % 128 != 0 || middle % 128 != 0)
+    reject(
+        fmt::format("rows of {} and {} columns: e4m3 with scales asks for multiples of 128", of.row_width(), middle));
+  if (of.num_experts % local_of != 0)
+    reject(fmt::format("{} experts cannot be divided among {} ranks", of.num_experts, local_of));
+  if (emulated != 0 && static_cast<int>(emulated) < ranks)
+    reject(fmt::format("--emulate-ep {} is less than the {} ranks", emulated, ranks));
+  return {.hidden = static_cast<std::uint32_t>(of.row_width()),
+          .intermediate = static_cast<std::uint32_t>(middle),
+          .experts = static_cast<std::uint32_t>(of.num_experts),
+          .top_k = static_cast<std::uint32_t>(of.top_k),
+          .ranks = static_cast<std::uint32_t>(ranks),
+          .emulated = emulated};
+}
+
+// The parts come first: they need the tensors that a plain layer has left.
+std::vector<Timed> LayerBench::ways(const std::vector<std::int64_t>& counts) const {
+  std::vector<Timed> all{{Part::layer, {}}, {Part::exchange, {}}, {Part::experts, {}}};
+  for (const std::int64_t number : parse_counts(sms, "--sms", kMostBlocks, 0)) {
+    if (number != 0) all.push_back({Part::exchange, {LayerSchedule::plain, 1, static_cast<int>(number)}});
+    for (const std::int64_t count : counts) {
+      for (const LayerSchedule schedule : {LayerSchedule::rounds, LayerSchedule::combine_rounds}) {
+        const LayerWay way{schedule, static_cast<std::uint32_t>(count), static_cast<int>(number)};
+        if (schedule == LayerSchedule::rounds) all.push_back({Part::experts, way});
+        all.push_back({Part::layer, way});
+      }
+    }
+  }
+  return all;
+}
+
+Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
+                        std::uint32_t most, const LayerShape& shape) const {
+  Row row{.tokens = count};
+  row.timed = ways(parse_counts(rounds, "--rounds", 16, 1));
+  std::vector<std::string> wrong(opened.size());
+  ranks.each([&](Ranks::Seat& seat) {
+    const auto index = static_cast<std::size_t>(seat.local_index());
+    if (opened[index] == nullptr) opened[index] = std::make_unique<LayerRank>(ranks, seat, shape, most);
+    LayerRank& rank = *opened[index];
+    rank.upload(count);
+    // Each layer's output as one part after the other makes it.
+    std::vector<std::vector<std::byte>> plain;
+    for (std::uint32_t layer = 0; layer < LayerRank::kLayers; ++layer) {
+      rank.clear();
+      seat.barrier();
+      rank.device().run(seat, [&] { rank.run({}, layer); });
+      plain.push_back(rank.output());
+      if (layer == 0) wrong[index] = rank.check_gemms(layer);
+    }
+    for (Timed& timed : row.timed) {
+      const LayerWay& way = timed.way;
+      for (std::uint32_t layer = 0; timed.part == Part::layer && layer < LayerRank::kLayers; ++layer) {
+        rank.clear();
+        seat.barrier();
+        rank.device().run(seat, [&] { rank.run(way, layer); });
+        if (rank.output() != plain[layer] && wrong[index].empty())
+          wrong[index] = fmt::format("{} in {} rounds: layer {} differs from one part after the other",
+                                     weft::name(way.schedule), way.rounds, layer);
+      }
+      std::uint32_t layer = 0;
+      const auto operation = [&](int) {
+        if (timed.part == Part::layer) rank.run(way, layer++);
+        if (timed.part == Part::exchange) rank.exchange(way, layer++);
+        if (timed.part == Part::experts) rank.experts(way, layer++);
+      };
+      seat.barrier();
+      auto all = seat.gather(rank.device().time(seat, {.method = methods_of(ranks.device()).front(),
+                                                       .samples = options.samples,
+                                                       .operation = operation,
+                                                       .poison = [&] { rank.clear(); }}));
+      if (seat.local_index() == 0) timed.samples = std::move(all);
+    }
+  });
+  for (Timed& timed : row.timed) timed.figure = figure_of(timed.samples);
+  for (const std::string& one : wrong)
+    if (row.wrong.empty()) row.wrong = one;
+  row.virtual_tokens = make_layer_tokens(shape, 0, count, 0).count();
+  return row;
+}
+
+void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShape& shape,
+                       const std::vector<Row>& rows) const {
+  fmt::print("Layer of {}: {}, experts of {} columns, {} on each of {} ranks{}\n", of.name, in_words(of),
+             shape.intermediate, shape.local(), ranks.world_size(),
+             emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
+  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n\n",
+             headline(ranks));
+  Table table({"tokens", "schedule", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 4);
+  for (const Row& row : rows) {
+    const double plain = row.us(Part::layer, {});
+    for (const Timed& timed : row.timed) {
+      if (timed.part != Part::layer) continue;
+      const LayerWay& way = timed.way;
+      const double ideal = way.schedule == LayerSchedule::rounds ? ideal_us(row, way) : 0;
+      const double streamed = 3e-6 * shape.intermediate * shape.hidden * shape.local() / timed.figure.us;
+      table.add(
+          {std::to_string(row.tokens), std::string(weft::name(way.schedule)), std::to_string(way.rounds),
+           way.sms != 0 ? std::to_string(way.sms) : "all", cell(timed.figure), ideal > 0 ? microseconds(ideal) : "",
+           ideal > 0 && ideal < plain ? fmt::format("{:.0f} %", 100 * (plain - timed.figure.us) / (plain - ideal)) : "",
+           fmt::format("{:.2f}", streamed)});
+    }
+  }
+  Table parts({"tokens", "part", "rounds", "SMs", "µs"}, 4);
+  for (const Row& row : rows) {
+    for (const Timed& timed : row.timed) {
+      if (timed.part == Part::layer) continue;
+      parts.add({std::to_string(row.tokens), std::string(name(timed.part)), std::to_string(timed.way.rounds),
+                 timed.way.sms != 0 ? std::to_string(timed.way.sms) : "all", cell(timed.figure)});
+    }
+  }
+  fmt::print("{}\n{}{}", table.text(), parts.text(), kSpreadLegend);
+  fmt::print(
+      "SMs: of each part of communication; the experts have the rest. ideal, of rounds: the parts below at once, but\n"
+      "for the first of dispatch and the last of combine, as equal parts. TB/s: weights streamed. Every output was\n"
+      "compared with that of one part after the other, and numbers of both GEMMs with sums on the host.\n");
+  if (emulated != 0) {
+    fmt::print(
+        "One peer stands for all others: what their number costs is not seen. A token's row is read once for each of\n"
+        "its owners, and every layer ends with its owner's sum over them.\n");
+  }
+  for (const Row& row : rows)
+    if (!row.wrong.empty()) fmt::print("WRONG: {} tokens: {}\n", row.tokens, row.wrong);
+}
+
+nlohmann::json LayerBench::to_json(const std::vector<Row>& rows) const {
+  nlohmann::json points = nlohmann::json::array();
+  for (const Row& row : rows) {
+    for (const Timed& timed : row.timed) {
+      points.push_back({{"operation", name(timed.part)},
+                        {"tokens", row.tokens},
+                        {"contender", "automatic"},
+                        {"schedule", weft::name(timed.way.schedule)},
+                        {"rounds", timed.way.rounds},
+                        {"sms", timed.way.sms},
+                        {"verdict", row.wrong.empty() ? "ok" : "wrong"},
+                        {"us", timed.figure.us},
+                        {"us_min", timed.figure.least},
+                        {"us_max", timed.figure.most},
+                        {"samples_us", timed.samples}});
+      if (timed.part == Part::layer && timed.way.schedule == LayerSchedule::rounds)
+        points.back()["ideal_us"] = ideal_us(row, timed.way);
+      if (!row.wrong.empty()) points.back()["detail"] = row.wrong;
+    }
+  }
+  return points;
+}
+
+int LayerBench::run() {
+  const ModelShape of = model.shape_with_experts();
+  const auto counts = parse_counts(tokens, "--tokens", 1024);
+  static_cast<void>(ways(parse_counts(rounds, "--rounds", 16, 1)));  // complains before anything is started
+  Ranks ranks(options.ranks_args());
+  const LayerShape shape = shape_of(of, ranks.world_size());
+  constexpr double kMostOnCpu = 1e9;
+  const double products =
+      3.0 * shape.hidden * shape.intermediate * shape.top_k * static_cast<double>(std::ranges::max(counts));
+  if (ranks.device() == Device::cpu && products > kMostOnCpu)
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("moe-layer: CPU ranks multiply in plain loops, and {:.1g} products of a layer are more than "
+                    "{:.1g}: take fewer --tokens, or --config with smaller experts",
+                    products, kMostOnCpu));
+  if (ranks.device() == Device::cuda && !has_cutlass_gemms())
+    throw Error(Errc::invalid_argument,
+                "moe-layer: this program has no GEMMs for GPUs: configure it with WEFT_CUTLASS, a folder of CUTLASS's "
+                "sources");
+  std::vector<std::unique_ptr<LayerRank>> opened(static_cast<std::size_t>(ranks.local_size()));
+  std::vector<Row> rows;
+  Progress progress(counts.size(), ranks.leader());
+  for (const std::int64_t count : counts) {
+    progress.step(fmt::format("{} tokens", count));
+    rows.push_back(measure(ranks, opened, static_cast<std::uint32_t>(count),
+                           static_cast<std::uint32_t>(std::ranges::max(counts)), shape));
+  }
+  progress.clear();
+  const bool right = std::ranges::all_of(rows, [](const Row& row) { return row.wrong.empty(); });
+  if (!ranks.leader()) return right ? 0 : 1;
+  if (options.tables_on_stdout()) print(ranks, of, shape, rows);
+  if (options.wants_report()) {
+    auto json =
+        report(run_info({"bench moe-layer", arguments, {}, {}}, ranks, options), describe_machine(), to_json(rows));
+    json.erase("data");
+    json["model"] = cli::to_json(of);
+    json["emulated_ep"] = emulated;
+    json["local_experts"] = shape.local();
+    json["intermediate"] = shape.intermediate;
+    options.write(json);
+  }
+  return right ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<LayerBench>();
+  bench->arguments = arguments;
+  bench->tokens = "1,8,32,128";
+  bench->model.add_to(app, "--model", "Shape of the layer");
+  app.add_option("--tokens", bench->tokens, "Tokens per rank, up to 1024")->capture_default_str();
+  app.add_option("--rounds", bench->rounds, "Rounds of experts to measure, each from 1 to 16")->capture_default_str();
+  app.add_option("--sms", bench->sms,
+                 "Processors of each part of communication in schedules with rounds; the experts have the rest (0: no "
+                 "limits)")
+      ->capture_default_str();
+  app.add_option(
+         "--emulate-ep", bench->emulated,
+         "Ranks of a larger expert parallelism, of which each rank here has a rank's experts and tokens (0: none)")
+      ->check(whole_number(0, 1024))
+      ->capture_default_str();
+  app.add_option("--intermediate", bench->intermediate, "Columns between an expert's GEMMs (0: the model's)")
+      ->check(whole_number(0, 1 << 20))
+      ->capture_default_str();
+  bench->options.add_to(app);
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,78 @@
+// weft bench moe-layer on CPU ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "cli/run.hpp"
+
+namespace weft::cli {
+namespace {
+
+std::string layer_config() {
+  const std::string file = testing::TempDir() + "layer_config.json";
+  std::ofstream(file) << R"({"hidden_size": 128, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 128})";
+  return file;
+}
+
+auto run_layer(const std::vector<std::string>& more, const std::string& file = {}) {
+  std::vector<std::string> arguments{"bench",     "moe-layer", "--config", layer_config(), "--device",
+                                     "cpu",       "--ranks",   "2",        "--tokens",     "1,4",
+                                     "--samples", "1",         "--rounds", "1,2,3"};
+  if (!file.empty()) arguments.insert(arguments.end(), {"--json", file});
+  for (std::size_t i = 0; i < more.size(); i += 2) {
+    const auto at = std::ranges::find(arguments, more[i]);
+    if (at != arguments.end()) {
+      *(at + 1) = more[i + 1];
+    } else {
+      arguments.insert(arguments.end(), {more[i], more[i + 1]});
+    }
+  }
+  return run(arguments);
+}
+
+// Every schedule and number of rounds is measured, and gives the bits of one part after the other; with the experts of
+// two ranks, and with those of a rank among four.
+TEST(BenchMoeLayer, EverySchedule) {
+  const std::string file = testing::TempDir() + "moe_layer.json";
+  for (const char* emulated : {"0", "4"}) {
+    const auto result = run_layer({"--emulate-ep", emulated}, file);
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto json = read_json(file);
+    EXPECT_EQ(json.at("local_experts"), emulated[0] == '0' ? 4 : 2);
+    std::set<std::string> layers;
+    for (const auto& point : json.at("points")) {
+      EXPECT_EQ(point.at("verdict"), "ok");
+      EXPECT_GT(point.at("us"), 0);
+      if (point.at("operation") == "layer" && point.at("tokens") == 4)
+        layers.insert(point.at("schedule").get<std::string>() + point.at("rounds").dump());
+    }
+    EXPECT_EQ(layers, (std::set<std::string>{"plain1", "rounds1", "rounds2", "rounds3", "combine-rounds1",
+                                             "combine-rounds2", "combine-rounds3"}));
+  }
+}
+
+TEST(BenchMoeLayer, TheTableSaysHow) {
+  const auto result = run_layer({"--emulate-ep", "4"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"as a rank among 4 would see it", "combine-rounds", "dispatch + combine", "its owner's sum"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+}
+
+TEST(BenchMoeLayer, ImpossibleLayersAreRejected) {
+  const auto rejected = [](const std::vector<std::string>& more, const char* says) {
+    const auto result = run_layer(more);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  };
+  rejected({"--emulate-ep", "3"}, "8 experts cannot be divided among 3 ranks");
+  rejected({"--emulate-ep", "1"}, "--emulate-ep 1 is less than the 2 ranks");
+  rejected({"--intermediate", "64"}, "rows of 128 and 64 columns: e4m3 with scales asks for multiples of 128");
+  rejected({"--rounds", "17"}, "--rounds");
+  rejected({"--tokens", "1024", "--intermediate", "131072"}, "CPU ranks multiply in plain loops");
+}
+
+}  // namespace
+}  // namespace weft::cli

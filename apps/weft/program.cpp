@@ -190,7 +190,7 @@ A second table has the parts alone.
 
 Examples:
   weft bench moe-layer --tokens 8,128 --emulate-ep 32 --sms 0,16  only on GPUs, with CUTLASS
-  weft bench moe-layer --config path/config.json --intermediate 128 --tokens 4 --device cpu --ranks 2)";
+  weft bench moe-layer --config path/config.json --intermediate 128 --tokens 4 --device cpu)";
 
 // For all commands. An empty --replay is allowed: it is the simulator's ordinary schedule.
 void refuse_empty_values(CLI::App& app) {

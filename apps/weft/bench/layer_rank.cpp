@@ -18,8 +18,7 @@ MoeExchangeArgs exchange_of(const LayerShape& shape, std::uint32_t most_virtual)
           .experts = shape.exchanged_experts(),
           .top_k = shape.top_k,
           .cast = RowCast::fp8,
-          .scale_order = ScaleOrder::columns,
-          .capacity = (shape.ranks * most_virtual + 3) / 4 * 4};
+          .capacity = shape.ranks * most_virtual};
 }
 
 std::uint32_t most_virtual_of(const LayerShape& shape, std::uint32_t rank_count, std::uint32_t tokens) {
@@ -48,12 +47,12 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& sh
       device_(open_rank_device(ranks, seat)),
       exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape, most_virtual_))),
       layer_(MoeLayer::create(exchange_, {.intermediate = shape.intermediate, .down_cast = RowCast::fp8})) {
-  const bool on_gpu = ranks.device() == Device::cuda;
-  gemms_ = on_gpu ? open_cutlass_gemms({.device = seat.communicator().world().cuda_device(),
-                                        .experts = shape.local(),
-                                        .hidden = shape.hidden,
-                                        .intermediate = shape.intermediate})
-                  : open_plain_gemms();
+  gemms_on_gpu_ = ranks.device() == Device::cuda;
+  gemms_ = gemms_on_gpu_ ? open_cutlass_gemms({.device = seat.communicator().world().cuda_device(),
+                                               .experts = shape.local(),
+                                               .hidden = shape.hidden,
+                                               .intermediate = shape.intermediate})
+                         : open_plain_gemms();
   const std::size_t up = std::size_t{2} * shape.intermediate * shape.hidden, down = up / 2, all = up + down;
   constexpr std::size_t kBlock = std::size_t{16} << 20;
   const std::vector<std::uint8_t> numbers = random_numbers(std::min(kBlock, all * shape.local()), rank_ + 1);
@@ -130,15 +129,37 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
           .down_num_sms = beside ? rest : 0};
 }
 
+namespace {
+
+void sum_rows_on_cpu(const SumRows& of, Stream) {
+  const auto* const rows = static_cast<const std::uint16_t*>(of.rows);
+  auto* const output = static_cast<std::uint16_t*>(of.output);
+  for (std::size_t token = 0; token < of.tokens; ++token) {
+    for (std::size_t i = 0; i < of.columns; ++i) {
+      float sum = 0;
+      for (std::int32_t row = of.firsts[token]; row < of.firsts[token + 1]; ++row)
+        sum += detail::bf16_to_f32(rows[static_cast<std::size_t>(row) * of.columns + i]);
+      output[token * of.columns + i] = detail::f32_to_bf16(sum);
+    }
+  }
+}
+
+}  // namespace
+
 void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
   layer_.run(call_of(way, layer));
   if (shape_.emulated != 0) {
-    enqueue_sum_rows({.rows = combined_,
-                      .output = output_,
-                      .firsts = static_cast<const std::int32_t*>(layers_[layer % kLayers].firsts),
-                      .tokens = tokens_,
-                      .columns = shape_.hidden},
-                     device_->stream());
+#if WEFT_WITH_CUDA
+    const auto sum = gemms_on_gpu_ ? enqueue_sum_rows : sum_rows_on_cpu;
+#else
+    const auto sum = sum_rows_on_cpu;
+#endif
+    sum({.rows = combined_,
+         .output = output_,
+         .firsts = static_cast<const std::int32_t*>(layers_[layer % kLayers].firsts),
+         .tokens = tokens_,
+         .columns = shape_.hidden},
+        device_->stream());
   }
 }
 
@@ -211,11 +232,11 @@ std::string LayerRank::check_gemms(std::uint32_t layer) {
     for (const std::size_t to : {std::size_t{0}, std::size_t{1}, n / 2 + 5, n - 1}) {
       const auto numbers = get(std::uint8_t{}, weights.numbers, (expert * n + to) * k, k);
       double sum = 0, most = 0;
+      float scale = 0, weight_scale = 0;
       for (std::size_t i = 0; i < k; ++i) {
         const std::size_t group = i / 128;
-        static thread_local float scale = 0, weight_scale = 0;
         if (i % 128 == 0) {
-          scale = get(float{}, gemm.input_scales, expert * gemm.capacity * (k / 128) + group * gemm.capacity, 1)[0];
+          scale = get(float{}, gemm.input_scales, row * (k / 128) + group, 1)[0];
           weight_scale =
               get(float{}, weights.scales, expert * (n / 128) * (k / 128) + group * (n / 128) + to / 128, 1)[0];
         }

@@ -54,6 +54,7 @@ class LayerRank {
   MoeExchange exchange_;
   MoeLayer layer_;
   std::unique_ptr<ExpertGemms> gemms_;
+  bool gemms_on_gpu_ = false;
   std::vector<Layer> layers_;
   void *input_, *workspace_, *combined_, *output_;
   std::uint32_t tokens_ = 0;

@@ -29,7 +29,8 @@ using Made = cutlass::bfloat16_t;
 using ByRows = cutlass::layout::RowMajor;
 using ByColumns = cutlass::layout::ColumnMajor;
 using Problem = cutlass::gemm::GroupProblemShape<Shape<int, int, int>>;  // rows, output columns, input columns
-using ScaleConfig = cutlass::detail::Sm90BlockwiseScaleConfig<1, 128, 128>;
+// CUTLASS computes the places of scales from a group's number of rows. By rows they do not depend on it.
+using ScaleConfig = cutlass::detail::Sm90BlockwiseScaleConfig<1, 128, 128, cute::GMMA::Major::K, cute::GMMA::Major::MN>;
 using InputScales = decltype(ScaleConfig::deduce_layoutSFA());
 using WeightScales = decltype(ScaleConfig::deduce_layoutSFB());
 
@@ -84,7 +85,8 @@ __global__ void fix(Fixed of) {
     const int rows = static_cast<int>(of.gemm.capacity), n = static_cast<int>(of.gemm.output_columns),
               k = static_cast<int>(of.gemm.input_columns);
     const std::uint64_t row = std::uint64_t{e} * of.gemm.capacity, weight = std::uint64_t{e} * of.gemm.output_columns;
-    to.shapes[e] = {0, n, k};
+    cute::get<1>(to.shapes[e]) = n;
+    cute::get<2>(to.shapes[e]) = k;
     to.input[e] = static_cast<const Number*>(of.gemm.input) + row * k;
     to.weights[e] = static_cast<const Number*>(of.weights.numbers) + weight * k;
     to.output[e] = static_cast<Made*>(of.gemm.output) + row * n;

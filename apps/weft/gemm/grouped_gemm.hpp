@@ -26,7 +26,7 @@ struct GroupedGemmArgs {
 class ExpertGemms {
  public:
   virtual ~ExpertGemms() = default;
-  // The input is of RowLayout::expert_masked, cast, with f32 scales in columns. Tensors of later calls must be those of
+  // The input is of RowLayout::expert_masked, cast, with f32 scales by rows. Tensors of later calls must be those of
   // the first one of each GEMM.
   virtual void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) = 0;
 };

@@ -28,10 +28,9 @@ class PlainGemms final : public ExpertGemms {
     const std::size_t k = gemm.input_columns, n = gemm.output_columns,
                       row = std::size_t{expert} * gemm.capacity + place;
     const auto* const input = static_cast<const std::uint8_t*>(gemm.input) + row * k;
-    const auto* const scales =
-        static_cast<const float*>(gemm.input_scales) + std::size_t{expert} * gemm.capacity * (k / 128);
+    const auto* const scales = static_cast<const float*>(gemm.input_scales) + row * (k / 128);
     std::vector<float> in(k);
-    for (std::size_t i = 0; i < k; ++i) in[i] = number_of(input[i]) * scales[i / 128 * gemm.capacity + place];
+    for (std::size_t i = 0; i < k; ++i) in[i] = number_of(input[i]) * scales[i / 128];
     auto* const output = static_cast<std::uint16_t*>(gemm.output) + row * n;
     for (std::size_t to = 0; to < n; ++to) {
       const std::size_t column = std::size_t{expert} * n + to;

@@ -40,6 +40,7 @@
 #include "weft/c/fused.h"
 #include "weft/c/messages.h"
 #include "weft/c/moe.h"
+#include "weft/c/moe_layer.h"
 #include "weft/c/parallel.h"
 #include "weft/c/recording.h"
 #include "weft/c/symmetric.h"

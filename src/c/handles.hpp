@@ -19,6 +19,9 @@ struct weft_exchange {
   weft::MoeExchange exchange;
   std::vector<weft_expert_ranks> ranks_of_expert;  // views of the tables in exchange.args()
 };
+struct weft_moe_layer {
+  weft::MoeLayer layer;
+};
 struct weft_symmetric_memory {
   weft::SymmetricMemory memory;
 };

@@ -106,6 +106,9 @@ const char* weft_row_layout_name(weft_row_layout layout) {
 const char* weft_scale_order_name(weft_scale_order order) {
   return name_of(order, weft::ScaleOrder::columns);
 }
+const char* weft_layer_schedule_name(weft_layer_schedule schedule) {
+  return name_of(schedule, weft::LayerSchedule::combine_rounds);
+}
 const char* weft_row_path_name(weft_row_path path) {
   return name_of(path, weft::RowPath::ring);
 }

@@ -45,6 +45,9 @@ static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense
 static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, ranks_of_expert_count), 8));
 static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, round), 4));
 static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, round), 4));
+static_assert(ends_with<weft_expert_gemm>(offsetof(weft_expert_gemm, reserved), 4));
+static_assert(ends_with<weft_moe_layer_args>(offsetof(weft_moe_layer_args, down_cast), 4));
+static_assert(ends_with<weft_moe_layer_call>(offsetof(weft_moe_layer_call, reserved), 4));
 
 // A struct is followed by canaries, which nobody writes.
 template <class T>
@@ -98,6 +101,8 @@ TEST(CStructs, OfUnknownSizesAreRefused) {
   expect_sizes(weft_moe_exchange_args_init);
   expect_sizes(weft_dispatch_args_init);
   expect_sizes(weft_combine_args_init);
+  expect_sizes(weft_moe_layer_args_init);
+  expect_sizes(weft_moe_layer_call_init);
 }
 
 // A default that is forgotten is 0.
@@ -130,6 +135,7 @@ TEST(CStructs, HaveTheDefaultsOfCpp) {
   EXPECT_NE(exchange.weighted, 0);
   EXPECT_EQ(initialised(weft_dispatch_args_init).rounds, 1u);
   EXPECT_EQ(initialised(weft_combine_args_init).rounds, 1u);
+  EXPECT_EQ(initialised(weft_moe_layer_call_init).rounds, 1u);
 }
 
 // A caller that knows no launch has what is behind its struct left unread.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 
 #include "c/handles.hpp"
@@ -89,6 +90,12 @@ void fill_rows(C& c, const Cpp& args) {
   c.output = args.output;
   c.input_stride = args.input_stride;
   c.output_stride = args.output_stride;
+}
+
+// Takes the object out of a handle, which is destroyed.
+template <class Handle, class Object>
+Object taken(Handle* handle, Object Handle::*object) {
+  return std::move(std::unique_ptr<Handle>(handle).get()->*object);
 }
 
 }  // namespace weft::test

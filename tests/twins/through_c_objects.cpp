@@ -23,6 +23,9 @@ weft_dispatch_args c_of(const DispatchArgs& args) {
   c.output_ids = args.output_ids;
   c.output_weights = args.output_weights;
   c.discard = args.discard;
+  c.rounds = args.rounds.count;
+  c.rounds_experts = args.rounds.experts;
+  c.round = args.round;
   fill_launch(c, args);
   return c;
 }
@@ -42,6 +45,9 @@ weft_combine_args c_of(const CombineArgs& args) {
   c.residual = args.residual;
   c.output = args.output;
   c.source_wait_ns = args.source_wait_ns;
+  c.rounds = args.rounds.count;
+  c.rounds_experts = args.rounds.experts;
+  c.round = args.round;
   fill_launch(c, args);
   return c;
 }
@@ -76,12 +82,6 @@ struct Definition {
   std::vector<weft_expert_ranks> ranks;
   weft_moe_exchange_args c = init(weft_moe_exchange_args_init);
 };
-
-// Takes the object out of a handle, which is destroyed.
-template <class Handle, class Object>
-Object taken(Handle* handle, Object Handle::*object) {
-  return std::move(std::unique_ptr<Handle>(handle).get()->*object);
-}
 
 }  // namespace
 }  // namespace weft::test

@@ -9,6 +9,7 @@
 #include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "ops/columns/column_kernels.hpp"
 #include "ops/crossings/crossing_kernels.hpp"
+#include "ops/layer/silu_mul_work.hpp"
 #include "ops/messages/message_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -114,6 +115,7 @@ TEST(Kernels, DispatchAndCombine) {
       if (type == RowType::fp8 && cast != RowCast::none) continue;
       for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns}) {
         for (const bool ring : {false, true}) found.add(detail::DispatchQuery{type, cast, order, ring});
+        found.add(detail::DispatchQuery{type, cast, order, false, true});
       }
     }
   }
@@ -122,6 +124,7 @@ TEST(Kernels, DispatchAndCombine) {
       for (const bool ring : {false, true}) {
         for (const bool late : {false, true}) found.add(detail::CombineQuery{type, ranks, ring, late});
       }
+      found.add(detail::CombineQuery{type, ranks, false, false, true});
     }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::MoeFamily>().size());
@@ -181,6 +184,17 @@ TEST(Kernels, OfOneRank) {
   EXPECT_EQ(found.count(), detail::kernels_of<detail::TakeFamily>().size());
   found.add(detail::RejectionQuery{});
   EXPECT_EQ(found.count(), 4u);
+}
+
+TEST(Kernels, OfLayers) {
+  Found found;
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    for (const bool cast : {false, true}) {
+      for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns})
+        found.add(detail::SiluMulQuery{type, cast, order});
+    }
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::LayerFamily>().size());
 }
 
 // all_kernels() must name every family once, or its kernels are not loaded.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu/support/kernels.hpp"
+#include "gpu/support/plain_gemm.hpp"
 #include "kernel/cuda_error.hpp"
 #include "team/ptx.cuh"
 
@@ -86,6 +87,7 @@ void load_test_kernels() {
   load(differences_kernel);
   load(fill_kernel);
   load(count_wrong_kernel);
+  load_plain_gemm();
 }
 
 void launch_test_kernels() {
@@ -95,6 +97,7 @@ void launch_test_kernels() {
   count_differences(nullptr, nullptr, 0, nullptr, nullptr);
   fill_pattern(nullptr, 0, 0, nullptr);
   count_wrong_sums(nullptr, 0, 0, nullptr, nullptr);
+  launch_plain_gemm();
 }
 
 void delay(std::chrono::nanoseconds time, cudaStream_t stream) {

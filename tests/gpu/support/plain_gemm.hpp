@@ -15,5 +15,8 @@ struct PlainGemm {
   std::uint32_t rows;  // of all experts
 };
 void enqueue(const PlainGemm& gemm);
+// As load_test_kernels() and launch_test_kernels() (gpu/support/kernels.hpp), which call them.
+void load_plain_gemm();
+void launch_plain_gemm();
 
 }  // namespace weft::test

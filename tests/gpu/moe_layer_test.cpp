@@ -111,11 +111,14 @@ TEST_P(GpuLayers, EveryScheduleHasTheSameBits) {
       std::vector<Bytes> plain;
       for (const PreparedMoe& p : prepared) plain.push_back(made(p, orders[0]));
       const Bytes plain_of_other = made(other, orders[0]);
-      for (std::size_t i = 1; i < orders.size(); ++i) {
+      // Streams of ranks that share a GPU may share a hardware queue. There a rank's wait may stand before the send
+      // that it waits for. So such ranks have one stream each.
+      for (std::size_t i = 1; i < orders.size() && !world.shared(); ++i) {
         const std::size_t which = i % prepared.size();
         expect_bytes(made(prepared[which], orders[i]), plain[which], std::string(name(orders[i].schedule)));
       }
       for (const LayerOrder& order : {orders[0], orders[3], orders[4]}) {
+        if (world.shared() && order.schedule != LayerSchedule::plain) continue;
         const Graph graph(gpu, [&] { layer.run(prepared[0], order); });
         for (int turn = 0; turn < 2; ++turn) {
           layer.fill(prepared[0]);

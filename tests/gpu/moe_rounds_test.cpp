@@ -58,19 +58,21 @@ TEST_P(GpuMoeRounds, GraphsOnTwoStreamsWithOtherRoutings) {
         detail::check_cuda(cudaEventRecord(event, before), "cudaEventRecord");
         detail::check_cuda(cudaStreamWaitEvent(behind, event), "cudaStreamWaitEvent");
       };
+      // As for layers: ranks that share a GPU have one stream each (gpu/moe_layer_test.cpp).
+      const cudaStream_t second = world.shared() ? gpu.stream() : gpu.other_stream();
       const Graph graph(gpu, [&] {
         DispatchArgs there = moe.dispatch_args(prepared[0], gpu.stream(), false, 3);
         there.rounds = rounds_of(division);
-        CombineArgs back = moe.combine_args(prepared[0], exchange.dispatch_send(there), gpu.other_stream(), 3);
+        CombineArgs back = moe.combine_args(prepared[0], exchange.dispatch_send(there), second, 3);
         back.rounds = rounds_of(division);
         for (std::uint32_t round = 0; round < division.size(); ++round) {
           there.round = back.round = round;
           exchange.dispatch_wait(back.handle, there);
-          order(events[round], gpu.stream(), gpu.other_stream());
+          order(events[round], gpu.stream(), second);
           exchange.combine_send(back);
         }
         exchange.combine_wait(back);
-        order(events.back(), gpu.other_stream(), gpu.stream());
+        order(events.back(), second, gpu.stream());
       });
       for (std::size_t i = 0; i < 2 * prepared.size(); i += 2) {
         const PreparedMoe& now = prepared[i % prepared.size()];

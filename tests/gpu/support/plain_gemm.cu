@@ -40,6 +40,7 @@ __global__ void plain(PlainGemm of) {
   for (auto place = static_cast<std::int32_t>(blockIdx.x); place < gemm.counts[local];
        place += static_cast<std::int32_t>(gridDim.x)) {
     const std::uint32_t row = begin + static_cast<std::uint32_t>(place);
+    if (row >= of.rows) return;  // a dispatch that failed has left any counts
     for (std::uint32_t to = threadIdx.x; to < gemm.output_columns; to += blockDim.x) {
       float sum = 0;
       for (std::uint32_t i = 0; i < gemm.input_columns; ++i) {

@@ -32,6 +32,7 @@ FAMILIES = {
     "messages": ("Messages", "messages"),
     "norm": ("Norm", "rms_norm norm_"),
     "moe": ("Moe", "moe dispatch combine"),
+    "layer": ("MoeLayers BenchMoeLayer", "moe_rounds"),
 }
 # Quick, and for every change.
 ALWAYS = ["^Kernels\\.", "^lint_"]

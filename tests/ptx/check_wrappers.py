@@ -68,7 +68,7 @@ EXPECTED = {
     "warp_sync": ("bar.warp.sync", None, False),
     "warp_from_lane": ("shfl.sync.idx.b32", None, True),
 }
-OF_CUDA = 13  # the last ones of EXPECTED: CUDA's own functions, not wrappers
+OF_CUDA = 14  # the last ones of EXPECTED: CUDA's own functions, not wrappers
 
 # Instructions that load arguments, join words, convert them to truth values and back, and end a kernel.
 PTX_FRAME = re.compile(r"(ld\.param|cvta\.to\.(?:global|shared)|cvt\.u(32\.u64|64\.u32)|shr\.u64|shl\.b64|or\.b64|bfi\.b64|mov|"

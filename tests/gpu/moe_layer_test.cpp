@@ -37,26 +37,13 @@ class GpuLayer {
   }
   // Only enqueues.
   void run(const PreparedMoe& p, const LayerOrder& order) const {
-    const DispatchArgs given = moe_.dispatch_args(p, gpu_.stream());
-    const CombineArgs back = moe_.combine_args(p, {}, gpu_.stream());
-    const auto begin = reinterpret_cast<std::uintptr_t>(workspace_);
-    MoeLayerCall call{.input = given.input,
-                      .topk_ids = given.topk_ids,
-                      .topk_ids_are_i64 = given.topk_ids_are_i64,
-                      .topk_weights = given.topk_weights,
-                      .tokens = given.tokens,
-                      .residual = back.residual,
-                      .output = output_,
-                      .workspace = workspace_ + (256 - begin % 256) % 256,
-                      .up = [&](const ExpertGemm& of) { gemm(of, exchange_.args().cast); },
-                      .down = [&](const ExpertGemm& of) { gemm(of, down_cast_); },
-                      .stream = gpu_.stream(),
-                      .schedule = order.schedule,
-                      .send_num_sms = blocks_,
-                      .recv_num_sms = blocks_,
-                      .combine_send_num_sms = blocks_,
-                      .combine_recv_num_sms = blocks_};
-    if (!order.division.empty()) call.rounds = rounds_of(order.division);
+    MoeLayerCall call =
+        layer_call(moe_.dispatch_args(p, gpu_.stream()), moe_.combine_args(p, {}, gpu_.stream()), order, workspace_);
+    call.output = output_;
+    call.up = [&](const ExpertGemm& of) { gemm(of, exchange_.args().cast); };
+    call.down = [&](const ExpertGemm& of) { gemm(of, down_cast_); };
+    call.stream = gpu_.stream();
+    call.send_num_sms = call.recv_num_sms = call.combine_send_num_sms = call.combine_recv_num_sms = blocks_;
     layer_.run(call);
   }
   Bytes output(const PreparedMoe& p) const {

@@ -46,6 +46,22 @@ std::vector<std::vector<LayerCase>> layers_of_every_kind(std::uint32_t ranks) {
   return all;
 }
 
+MoeLayerCall layer_call(const DispatchArgs& there, const CombineArgs& back, const LayerOrder& order,
+                        std::byte* memory) {
+  constexpr std::uintptr_t kAlignment = 256;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  MoeLayerCall call{.input = there.input,
+                    .topk_ids = there.topk_ids,
+                    .topk_ids_are_i64 = there.topk_ids_are_i64,
+                    .topk_weights = there.topk_weights,
+                    .tokens = there.tokens,
+                    .residual = back.residual,
+                    .workspace = memory + (kAlignment - begin % kAlignment) % kAlignment,
+                    .schedule = order.schedule};
+  if (!order.division.empty()) call.rounds = rounds_of(order.division);
+  return call;
+}
+
 namespace {
 
 float scale_of(RowCast cast, ScaleOrder order, const ExpertGemm& gemm, std::size_t rows, std::size_t row,
@@ -95,21 +111,10 @@ void CpuLayer::fill(const PreparedMoe& p) {
 }
 
 MoeLayerCall CpuLayer::call(const LayerOrder& order) {
-  const DispatchArgs given = moe_.dispatch();
-  const CombineArgs back = moe_.combine({});
-  const auto begin = reinterpret_cast<std::uintptr_t>(workspace_.data());
-  MoeLayerCall call{.input = given.input,
-                    .topk_ids = given.topk_ids,
-                    .topk_ids_are_i64 = given.topk_ids_are_i64,
-                    .topk_weights = given.topk_weights,
-                    .tokens = given.tokens,
-                    .residual = back.residual,
-                    .output = output_.data(),
-                    .workspace = workspace_.data() + (256 - begin % 256) % 256,
-                    .up = [this](const ExpertGemm& of) { gemm(of); },
-                    .down = [this](const ExpertGemm& of) { gemm(of); },
-                    .schedule = order.schedule};
-  if (!order.division.empty()) call.rounds = rounds_of(order.division);
+  MoeLayerCall call = layer_call(moe_.dispatch(), moe_.combine({}), order, workspace_.data());
+  call.output = output_.data();
+  call.up = [this](const ExpertGemm& of) { gemm(of); };
+  call.down = [this](const ExpertGemm& of) { gemm(of); };
   return call;
 }
 

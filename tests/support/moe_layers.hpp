@@ -26,6 +26,10 @@ struct LayerCase {
 };
 std::vector<std::vector<LayerCase>> layers_of_every_kind(std::uint32_t ranks);
 
+// A call of the layer with the tensors of a dispatch and of a combine; the GEMMs and the output are missing. The
+// workspace begins at the first aligned byte from `memory` on.
+MoeLayerCall layer_call(const DispatchArgs& there, const CombineArgs& back, const LayerOrder& order, std::byte* memory);
+
 // A CPU rank's memory for one call of a layer, with GEMMs in plain loops.
 class CpuLayer {
  public:

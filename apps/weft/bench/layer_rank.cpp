@@ -200,16 +200,6 @@ double LayerRank::weight_bytes() const {
   return 3.0 * shape_.intermediate * shape_.hidden * shape_.local();
 }
 
-namespace {
-
-double number_of(std::uint8_t bits) {
-  const int exponent = bits >> 3 & 15, fraction = bits & 7;
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
-}
-
-}  // namespace
-
 // The first row of an expert that has one, and a few output columns of it.
 std::string LayerRank::check_gemms(std::uint32_t layer) {
   const Layer& of = layers_[layer % kLayers];
@@ -240,7 +230,7 @@ std::string LayerRank::check_gemms(std::uint32_t layer) {
           weight_scale =
               get(float{}, weights.scales, expert * (n / 128) * (k / 128) + group * (n / 128) + to / 128, 1)[0];
         }
-        const double term = number_of(in[i]) * scale * number_of(numbers[i]) * weight_scale;
+        const double term = double{e4m3_number(in[i])} * scale * e4m3_number(numbers[i]) * weight_scale;
         sum += term;
         most += std::abs(term);
       }

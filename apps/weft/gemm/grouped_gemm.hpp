@@ -10,7 +10,8 @@
 
 namespace weft::cli {
 
-// Of one GEMM of every local expert: [experts, output columns, input columns] e4m3, and f32 of each 128 × 128.
+// The weights of one GEMM of all local experts: [experts, output columns, input columns] e4m3, and f32 of each 128 ×
+// 128.
 struct ExpertWeights {
   const void* numbers = nullptr;
   const float* scales = nullptr;
@@ -30,6 +31,9 @@ class ExpertGemms {
   // the first one of each GEMM.
   virtual void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) = 0;
 };
+
+// The value of an e4m3, which has no infinities.
+float e4m3_number(std::uint8_t bits);
 
 // On CPU ranks, in plain loops.
 std::unique_ptr<ExpertGemms> open_plain_gemms();

@@ -7,13 +7,6 @@
 namespace weft::cli {
 namespace {
 
-float number_of(std::uint8_t bits) {
-  const int exponent = bits >> 3 & 15, fraction = bits & 7;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
-                                        : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
-}
-
 class PlainGemms final : public ExpertGemms {
  public:
   void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) override {
@@ -30,7 +23,7 @@ class PlainGemms final : public ExpertGemms {
     const auto* const input = static_cast<const std::uint8_t*>(gemm.input) + row * k;
     const auto* const scales = static_cast<const float*>(gemm.input_scales) + row * (k / 128);
     std::vector<float> in(k);
-    for (std::size_t i = 0; i < k; ++i) in[i] = number_of(input[i]) * scales[i / 128];
+    for (std::size_t i = 0; i < k; ++i) in[i] = e4m3_number(input[i]) * scales[i / 128];
     auto* const output = static_cast<std::uint16_t*>(gemm.output) + row * n;
     for (std::size_t to = 0; to < n; ++to) {
       const std::size_t column = std::size_t{expert} * n + to;
@@ -38,13 +31,20 @@ class PlainGemms final : public ExpertGemms {
       // As the scales of CUTLASS's weights: neighbouring output columns lie side by side.
       const float* const of = weights.scales + std::size_t{expert} * (n / 128) * (k / 128);
       float sum = 0;
-      for (std::size_t i = 0; i < k; ++i) sum += in[i] * number_of(numbers[i]) * of[i / 128 * (n / 128) + to / 128];
+      for (std::size_t i = 0; i < k; ++i) sum += in[i] * e4m3_number(numbers[i]) * of[i / 128 * (n / 128) + to / 128];
       output[to] = detail::f32_to_bf16(sum);
     }
   }
 };
 
 }  // namespace
+
+float e4m3_number(std::uint8_t bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                        : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
 
 std::unique_ptr<ExpertGemms> open_plain_gemms() {
   return std::make_unique<PlainGemms>();

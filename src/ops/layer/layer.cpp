@@ -123,12 +123,7 @@ class Run {
       : layer_(layer), shape_(shape), call_(call), rounds_(rounds) {}
 
   void make_experts() const {
-    for (std::uint32_t round = 0; round < rounds_.count; ++round) {
-      const ExpertRange experts = of_round(round);
-      gemm(ExpertGemm::Which::up, experts, round);
-      activate(experts);
-      gemm(ExpertGemm::Which::down, experts, round);
-    }
+    for (std::uint32_t round = 0; round < rounds_.count; ++round) make_experts_of(round);
   }
   void make() const {
     if (call_.schedule == LayerSchedule::plain) return plain();
@@ -139,10 +134,7 @@ class Run {
  private:
   void plain() const {
     const DispatchHandle handle = layer_.exchange.dispatch(dispatch_args(call_.stream, call_.recv_num_sms));
-    const ExpertRange all{0, shape_.local};
-    gemm(ExpertGemm::Which::up, all, 0);
-    activate(all);
-    gemm(ExpertGemm::Which::down, all, 0);
+    make_experts_of(0);
     layer_.exchange.combine(combine_args(handle, call_.stream, call_.combine_recv_num_sms));
   }
 
@@ -156,13 +148,17 @@ class Run {
       sent.round = round;
       layer_.exchange.dispatch_wait(handle, sent);
       layer_.streams->order(there, call_.stream);
-      const ExpertRange experts = of_round(round);
-      gemm(ExpertGemm::Which::up, experts, round);
-      activate(experts);
-      gemm(ExpertGemm::Which::down, experts, round);
+      make_experts_of(round);
       send_back(handle, round);
     }
     end(handle, back);
+  }
+
+  void make_experts_of(std::uint32_t round) const {
+    const ExpertRange experts = of_round(round);
+    gemm(ExpertGemm::Which::up, experts, round);
+    activate(experts);
+    gemm(ExpertGemm::Which::down, experts, round);
   }
 
   // Behind the down GEMM of the round.

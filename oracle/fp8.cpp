@@ -40,6 +40,12 @@ float largest_magnitude(std::span<const float> values) {
   return most;
 }
 
+double number_of_e4m3(std::uint8_t bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
 Fp8Row cast_row(std::span<const float> row, std::size_t columns, Scales scales) {
   Fp8Row result;
   for (std::size_t begin = 0; begin < row.size(); begin += columns) {

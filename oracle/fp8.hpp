@@ -18,6 +18,9 @@ Bytes stored(Scale scale, Scales how);
 // NaN is no magnitude; without a number it is 0.
 float largest_magnitude(std::span<const float> values);
 
+// The number that an e4m3 stands for. There are no infinities: the largest exponent has numbers, too.
+double number_of_e4m3(std::uint8_t bits);
+
 struct Fp8Row {
   Bytes numbers, scales;
 };

@@ -45,7 +45,7 @@ using GroupedGemm = std::function<void(const ExpertGemm&)>;
 
 struct MoeLayerArgs {
   std::uint32_t intermediate = 0;  // columns of an expert's middle: a multiple of 8, with a cast of 128
-  // Of the down GEMM's input: none, or e4m3 with scales as those of dispatch.
+  // How the down GEMM's input is cast: not at all, or to e4m3 with scales like those of dispatch.
   RowCast down_cast = RowCast::none;
 };
 

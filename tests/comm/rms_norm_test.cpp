@@ -9,6 +9,7 @@
 #include <thread>
 #include <tuple>
 
+#include "oracle/fp8.hpp"
 #include "support/first_epoch.hpp"
 #include "support/norms.hpp"
 #include "support/ranks.hpp"
@@ -200,11 +201,7 @@ TEST_P(RmsNormReference, IsCloseToExactArithmetic) {
               value_of(f, result.residual[i]) / std::sqrt(squares / static_cast<double>(hidden) + 1e-6);
           const auto wanted = static_cast<int>(round_to(f, exact * weight));
           ASSERT_LE(std::abs(static_cast<int>(result.output[i]) - wanted), 2) << hidden << ": " << i;
-          const std::uint32_t e4m3 = static_cast<std::uint32_t>(result.fp8[i]);
-          const double magnitude = (e4m3 & 0x78) != 0
-                                       ? std::ldexp(8 + (e4m3 & 7), static_cast<int>(e4m3 >> 3 & 15) - 10)
-                                       : std::ldexp(e4m3 & 7, -9);
-          const double quantised = ((e4m3 & 0x80) != 0 ? -magnitude : magnitude) * scale;
+          const double quantised = oracle::number_of_e4m3(static_cast<std::uint8_t>(result.fp8[i])) * scale;
           const double output = std::clamp(value_of(f, result.output[i]), -448 * scale, 448 * scale);
           ASSERT_NEAR(quantised, output, std::max(std::fabs(output) / 16, scale * 0x1p-10) * 1.0001);
         }

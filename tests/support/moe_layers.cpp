@@ -82,13 +82,6 @@ float scale_of(RowCast cast, ScaleOrder order, const ExpertGemm& gemm, std::size
   return bytes == 1 ? std::ldexp(1.0f, static_cast<int>(bits) - 127) : std::bit_cast<float>(bits);
 }
 
-double e4m3(std::uint8_t bits) {
-  // No infinities: the largest exponent has numbers, too.
-  const int exponent = bits >> 3 & 15, fraction = bits & 7;
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
-  return bits & 0x80 ? -magnitude : magnitude;
-}
-
 }  // namespace
 
 CpuLayer::CpuLayer(const MoeExchange& exchange, const LayerCase& of, const PreparedMoe& p, std::uint32_t rank)
@@ -140,7 +133,7 @@ void CpuLayer::gemm(const ExpertGemm& of) {
           in[i] = static_cast<float>(
               oracle::number_at({static_cast<const std::byte*>(of.input), (at + 1) * 2}, DataType::bf16, at));
         } else {
-          in[i] = static_cast<float>(e4m3(static_cast<const std::uint8_t*>(of.input)[at])) *
+          in[i] = static_cast<float>(oracle::number_of_e4m3(static_cast<const std::uint8_t*>(of.input)[at])) *
                   scale_of(cast, exchange_.args().scale_order, of, rows_of_all, row, i);
         }
       }

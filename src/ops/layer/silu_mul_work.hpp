@@ -9,7 +9,7 @@
 namespace weft::detail {
 
 struct SiluMulWork {
-  // Of the output's rows: columns, groups, cast, layout, capacity, places of scales.
+  // It describes the output's rows: columns, groups, cast, layout, capacity, places of scales.
   ExchangeShape shape;
   const void* input;  // [rows, 2 · columns]: gate, then up
   void* output;       // [rows, columns]

@@ -256,7 +256,7 @@ struct Rounds {
   WEFT_FN constexpr ExpertRange experts(std::uint32_t round) const {
     return {round != 0 ? end[round - 1] : 0u, round + 1 < count ? end[round] : kNone};
   }
-  // Of the round that a launch makes; of all rounds if it makes them all.
+  // Experts whose rows a launch moves: those of its round, or all experts if it makes all rounds.
   WEFT_FN constexpr ExpertRange experts_of(const Phases& phases) const {
     return count == 1 || is_joined(phases) ? ExpertRange{} : experts(current);
   }

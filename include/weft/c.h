@@ -45,4 +45,5 @@
 #include "weft/c/recording.h"
 #include "weft/c/symmetric.h"
 #include "weft/c/take.h"
+#include "weft/c/top_k.h"
 #include "weft/c/types.h"

@@ -64,7 +64,7 @@ constexpr std::string_view name(ScaleOrder order) {
 
 // The way of rows to their ranks, and back. All of them give the same bits.
 enum class RowPath : std::uint8_t {
-  automatic,  // slots up to 1024 tokens, otherwise the ring
+  automatic,  // slots up to 1024 tokens, otherwise the ring, and slots for 128 tokens beside it
   slots,      // buffers have a place for every token of every rank: the least latency, from all processors of a GPU
   ring        // rows flow through `ring_rows` places for each rank: any number of tokens, or 128 and more on few blocks
 };
@@ -123,12 +123,16 @@ struct MoeExchangeArgs {
   // take as many tokens at most. A ring serves up to 1024 experts with all replicas, and with a cast 512 · (128 −
   // top_k) columns. A large block fills a processor's shared memory: so there are no more blocks than processors.
   std::uint32_t ring_rows = 0;
+  // With a ring: the tokens of each rank that have slots beside it, 1024 and `tokens` at most. Calls whose
+  // `most_tokens` are no more take the slots. So one exchange serves prefill and decoding. 0: as RowPath says; with
+  // RowPath::ring none.
+  std::uint32_t slot_tokens = 0;
 };
 
 // A division of each rank's experts into rounds, in the order of the output. Experts of one round are computed while
 // rows of the next one travel. A call whose ranks divide differently ends with Errc::mismatch.
 struct ExpertRounds {
-  std::uint32_t count = 1;  // 1 … 16; more than one asks for RowPath::slots, and for weights at dispatch
+  std::uint32_t count = 1;  // 1 … 16; more than one asks for a call by slots, and for weights at dispatch
   // [count]: a round's experts; 0 is allowed. Together they are as many as that rank has which has most. A rank with
   // fewer experts has the first of them: so its last rounds are shorter, or empty. Null: as even as possible, larger
   // rounds first.
@@ -137,10 +141,11 @@ struct ExpertRounds {
 
 // Names a dispatch to its combine. Pass it on unchanged.
 struct DispatchHandle {
-  std::uint32_t slot = 0;      // of the exchange's handles, in turn
-  std::uint64_t exchange = 0;  // of all that the communicator ever made, from 1
-  std::uint64_t number = 0;    // of the dispatch, from 1; 0: it was captured, and may be made many times
-  std::uint32_t tokens = 0;    // of this rank
+  std::uint32_t slot = 0;         // of the exchange's handles, in turn
+  std::uint64_t exchange = 0;     // of all that the communicator ever made, from 1
+  std::uint64_t number = 0;       // of the dispatch, from 1; 0: it was captured, and may be made many times
+  std::uint32_t tokens = 0;       // of this rank
+  std::uint32_t most_tokens = 0;  // as in DispatchArgs
 
   bool operator==(const DispatchHandle&) const = default;
 };
@@ -181,6 +186,11 @@ struct DispatchArgs {
   bool topk_ids_are_i64 = false;
   const float* topk_weights = nullptr;  // [tokens, top_k], if the exchange is weighted; ignored if combine takes them
   std::uint32_t tokens = 0;             // of this rank, 0 … MoeExchangeArgs::tokens; ranks may differ
+  // The most tokens that a rank has in this call: every rank gives the same number, and none has more. A call whose
+  // ranks differ ends with Errc::mismatch. Up to MoeExchangeArgs::slot_tokens, rows of an exchange with a ring take
+  // slots, here and in the combine. 0: not known, so they take the ring. Engines know it: they pad batches to the size
+  // of a captured graph.
+  std::uint32_t most_tokens = 0;
 
   // Outputs, on the device, of MoeExchange::output_rows() rows. Rows that no token takes are not written.
   void* output = nullptr;  // [rows, hidden]
@@ -320,9 +330,10 @@ class MoeExchange {
   // the other. Order the wait behind the send by its stream or an event. CPU ranks make each half in the calling
   // thread.
   //
-  // Nobody reads rows between a send and its wait. So on the ring path a half of more tokens than `ring_rows` is
+  // Nobody reads rows between a send and its wait. So by a ring a half of more tokens than `ring_rows` is
   // Errc::invalid_argument, and only the joined call serves them. Another rank may make that call: it ends once all
-  // waits have begun. On an exchange for more tokens than `ring_rows`, a combine's wait therefore reads `input`, too.
+  // waits have begun. So if the exchange is for more tokens than `ring_rows`, a combine's wait by the ring reads
+  // `input`, too.
   //
   // With weights_at_combine the send reads the weights alone, and the wait adds up: so it reads `input`, and rows
   // travel behind it. Every rank's combine, or its wait, then ends once the waits of all ranks have begun. A rank must

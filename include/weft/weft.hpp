@@ -15,4 +15,5 @@
 #include "weft/recording.hpp"
 #include "weft/symmetric.hpp"
 #include "weft/take.hpp"
+#include "weft/top_k.hpp"
 #include "weft/types.hpp"

@@ -97,6 +97,18 @@ void all_gather_columns(const PyGroup& self, nb::handle output, nb::handle input
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_columns);
 }
 
+void top_k_columns(const PyGroup& self, nb::handle values, nb::handle indices, nb::handle input, std::size_t columns,
+                   nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    const std::optional<Tensor> found = tensors.optional("values", values, Access::write);
+    TopKColumnsArgs args =
+        top_k_columns_args(address(found), tensors.output("indices", indices), tensors.input("input", input));
+    args.columns = columns;
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::top_k_columns);
+}
+
 void barrier(const PyGroup& self, nb::handle stream, std::uint32_t tag) {
   make_call(
       self, {stream, tag}, [](Tensors&) { return BarrierArgs(); }, weft::barrier);
@@ -181,6 +193,18 @@ output: [rows, columns] of the same type, or f32 for an input of bf16 or f16. It
     behind it are pads of the last shards. It may have gaps between rows, which are not written.
 scale, soft_cap: elements of bf16, f16 and f32 become scale · x, and with a soft cap soft_cap · tanh(x · (scale /
     soft_cap)), with the same bits on every rank, CPU and GPU.)doc")
+      .def("top_k_columns", top_k_columns, nb::arg("values").none(), nb::arg("indices"), nb::arg("input"),
+           nb::kw_only(), nb::arg("columns") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def top_k_columns(self, values: object, indices: object, input: object, *, columns: int = 0, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+values, indices = for each row the k largest of all ranks' columns, on every rank: candidates for the next token.
+
+input: [rows, shard columns] of bf16, f16 or f32, the same shape on every rank. Rows may have gaps.
+indices: [rows, k] i32, k from 1 to 64: the columns among all ranks', the smaller one of equal numbers first.
+values: [rows, k] of the input's type, descending, or None. NaN comes before all numbers, and −0 as +0.
+columns: of all ranks; those behind them are pads of the last shards, and no candidates. 0: all.)doc")
       .def("barrier", barrier, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::sig("def barrier(self, *, stream: object = None, tag: int = 0) -> None"),
            "No rank's barrier ends before every rank's has begun.");

@@ -13,7 +13,7 @@ auto with_exchange_args(Use use) {
                const char* combine_type, const char* layout, std::uint32_t alignment, std::uint32_t capacity,
                const char* overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
                std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
-               std::uint32_t ring_rows, bool weights_at_combine) {
+               std::uint32_t ring_rows, bool weights_at_combine, std::uint32_t slot_tokens) {
     return use(first, MoeExchangeArgs{.tokens = tokens,
                                       .hidden = hidden,
                                       .experts = experts,
@@ -33,7 +33,8 @@ auto with_exchange_args(Use use) {
                                       .ranks_of_expert = std::move(ranks_of_expert),
                                       .handles = handles,
                                       .path = value_of<RowPath>("path", path),
-                                      .ring_rows = ring_rows});
+                                      .ring_rows = ring_rows,
+                                      .slot_tokens = slot_tokens});
   };
 }
 
@@ -90,14 +91,15 @@ sums in a fixed order.
 A handle's dispatch comes before its combine, and a combine before the dispatch that takes its handle slot, `handles`
 dispatches later. Tensors are dense; no two of a call overlap. Streams, graphs, tags and errors are as in Group.)doc");
   const auto define = [&](const char* name, auto function, const char* first, const char* doc, const auto&... extra) {
-    exchange.def_static(
-        name, function, nb::arg(first), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"), nb::arg("experts"),
-        nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none", nb::arg("scale_order") = "rows",
-        nb::arg("scale_bytes") = 0, nb::arg("combine_type") = "bf16", nb::arg("layout") = "expert_masked",
-        nb::arg("alignment") = 1, nb::arg("capacity") = 0, nb::arg("overflow") = "error", nb::arg("weighted") = true,
-        nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
-        nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(), nb::arg("handles") = defaults.handles,
-        nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, nb::arg("weights_at_combine") = false, doc, extra...);
+    exchange.def_static(name, function, nb::arg(first), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"),
+                        nb::arg("experts"), nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none",
+                        nb::arg("scale_order") = "rows", nb::arg("scale_bytes") = 0, nb::arg("combine_type") = "bf16",
+                        nb::arg("layout") = "expert_masked", nb::arg("alignment") = 1, nb::arg("capacity") = 0,
+                        nb::arg("overflow") = "error", nb::arg("weighted") = true,
+                        nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
+                        nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(),
+                        nb::arg("handles") = defaults.handles, nb::arg("path") = "automatic", nb::arg("ring_rows") = 0,
+                        nb::arg("weights_at_combine") = false, nb::arg("slot_tokens") = 0, doc, extra...);
   };
   define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
@@ -114,7 +116,8 @@ overflow: "error", or "drop" rows for which there is no room.
 weighted: combine multiplies by the weights that dispatch was given; weights_at_combine: that combine is given itself.
 rank_of_expert: the rank of each expert; empty: even blocks. ranks_of_expert: instead, the ranks of its replicas.
 handles: most dispatches whose combine has not ended, 1 … 64.
-path: "automatic" (slots up to 1024 tokens, else the ring), "slots" or "ring". ring_rows: places for each rank's rows.)doc");
+path: "automatic" (slots up to 1024 tokens, else the ring, and slots for 128 beside it), "slots" or "ring".
+ring_rows: places for each rank's rows. slot_tokens: tokens with slots beside the ring, for calls of so many most_tokens.)doc");
   define("memory", with_exchange_args<int>(memory_of_exchange), "ranks", R"doc(
 Bytes that create() of these arguments takes on each of `ranks` ranks of a group, without taking them.)doc",
          nb::sig("def memory(ranks: int, *, tokens: int, hidden: int, experts: int, top_k: int, **options: object)"

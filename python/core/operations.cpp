@@ -145,6 +145,22 @@ AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in
           .output_f32 = output_f32};
 }
 
+TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, const Tensor& in) {
+  const Matrix from = matrix_of("input", in, "[rows, columns]"), to = matrix_of("indices", indices, "[rows, k]");
+  if (to.tokens != from.tokens) reject(fmt::format("indices: {} rows; the input has {}", to.tokens, from.tokens));
+  const std::size_t found = to.tokens * to.hidden;
+  check_dense("indices", indices, {found, "i32"});
+  if (values != nullptr) check_dense("values", *values, {found, name_of(in.type)});
+  return {.input = in.data,
+          .values = values != nullptr ? values->data : nullptr,
+          .indices = reinterpret_cast<std::int32_t*>(indices.data),
+          .rows = from.tokens,
+          .k = to.hidden,
+          .shard_columns = from.hidden,
+          .input_stride = from.stride,
+          .type = data_type_of("input", in)};
+}
+
 GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks) {
   check_dense("input", in, {0, name_of(in.type)});
   GatherArgs args{.input = in.data, .bytes = in.bytes()};

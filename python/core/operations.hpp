@@ -19,6 +19,8 @@ BroadcastArgs broadcast_args(const Tensor& out, const Tensor& in);
 ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::size_t ranks);
 // An output of f32 has wider elements than an input of bf16 or f16.
 AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in);
+// `values`: null if nobody asks for them.
+TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, const Tensor& in);
 
 GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks);
 ScatterArgs scatter_args(const Tensor& out, const Tensor* in, std::size_t ranks);

@@ -20,8 +20,10 @@ std::int64_t* handle_words(const Tensor& tensor) {
 }
 
 void write_handle(const Tensor& tensor, const DispatchHandle& handle) {
+  // Both numbers of tokens are small.
   const std::int64_t words[kHandleWords] = {handle.slot, static_cast<std::int64_t>(handle.exchange),
-                                            static_cast<std::int64_t>(handle.number), handle.tokens};
+                                            static_cast<std::int64_t>(handle.number),
+                                            std::int64_t{handle.most_tokens} << 32 | handle.tokens};
   std::ranges::copy(words, handle_words(tensor));
 }
 
@@ -30,20 +32,21 @@ DispatchHandle read_handle(const Tensor& tensor) {
   return {.slot = static_cast<std::uint32_t>(words[0]),
           .exchange = static_cast<std::uint64_t>(words[1]),
           .number = static_cast<std::uint64_t>(words[2]),
-          .tokens = static_cast<std::uint32_t>(words[3])};
+          .tokens = static_cast<std::uint32_t>(words[3]),
+          .most_tokens = static_cast<std::uint32_t>(words[3] >> 32)};
 }
 
 // A number below 0 is one that no call has.
 std::uint32_t positive(std::int64_t number) {
   return std::in_range<std::uint32_t>(number) ? static_cast<std::uint32_t>(number) : ~0u;
 }
+std::uint32_t given_number(Stack& stack) {
+  return positive(stack.integer());
+}
 GivenRounds given_rounds(Stack& stack) {
   std::vector<std::uint32_t> rounds;
   for (const std::int64_t number : stack.integers()) rounds.push_back(positive(number));
   return GivenRounds(std::move(rounds));
-}
-std::uint32_t given_round(Stack& stack) {
-  return positive(stack.integer());
 }
 
 // The tensors of a dispatch, in the schema's order.
@@ -81,8 +84,9 @@ void dispatch(Stack& stack) {
           args.discard = stack.flag();
           rounds = given_rounds(stack);
           args.rounds = rounds.rounds();
+          args.most_tokens = given_number(stack);
         } else {
-          args.round = given_round(stack);
+          args.round = given_number(stack);
           args.tokens = read_handle(*tensors.handle).tokens;
         }
         if constexpr (half != Half::wait) {
@@ -138,7 +142,7 @@ void combine(Stack& stack) {
                          {address(output), address(input), address(weights), address(residual), address(waits)});
         set_options(args, stack);
         if constexpr (half != Half::wait) rounds = given_rounds(stack);
-        if constexpr (half == Half::send) args.round = given_round(stack);
+        if constexpr (half == Half::send) args.round = given_number(stack);
         args.rounds = rounds.rounds();
         return args;
       },
@@ -159,7 +163,8 @@ const std::vector<Operator>& exchange_operators() {
       "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "
       "Tensor(j!)? output_ids, Tensor(k!)? output_weights";
   static constexpr const char* kEnd = "int exchange, int options) -> ()";
-  static constexpr const char* kSendEnd = "int exchange, int options, bool discard, int[] rounds) -> ()";
+  static constexpr const char* kSendEnd =
+      "int exchange, int options, bool discard, int[] rounds, int most_tokens) -> ()";
   static constexpr const char* kWaitEnd = "int exchange, int options, int round) -> ()";
   static const std::vector<Operator> all = {
       {"dispatch", fmt::format("(Tensor(a!) handle, {}, {}, {}", kInputs, kOutputs, kSendEnd),

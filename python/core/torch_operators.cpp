@@ -83,6 +83,27 @@ void all_gather_columns(Stack& stack) {
       weft::all_gather_columns);
 }
 
+// top_k_columns(Tensor(a!)? values, Tensor(b!) indices, Tensor input, int group, int columns, int options) -> ()
+void top_k_columns(Stack& stack) {
+  const std::optional<Tensor> values = stack.optional();
+  const Tensor indices = stack.tensor(), in = stack.tensor();
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        if (values) check_device(group, *values);
+        check_device(group, indices);
+        check_device(group, in);
+        TopKColumnsArgs args = top_k_columns_args(address(values), indices, in);
+        const std::int64_t columns = stack.integer();
+        if (columns < 0) reject(fmt::format("columns: {} is below 0", columns));
+        args.columns = static_cast<std::size_t>(columns);
+        set_options(args, stack);
+        return args;
+      },
+      weft::top_k_columns);
+}
+
 // broadcast_(Tensor(a!) x, int group, int root, int options) -> ()
 void broadcast(Stack& stack) {
   const Tensor x = stack.tensor();
@@ -270,6 +291,9 @@ const Operator kOperators[] = {
     {"all_gather_columns",
      "(Tensor(a!) output, Tensor input, int group, float scale, float soft_cap, int options) -> ()",
      kernel<all_gather_columns>},
+    {"top_k_columns",
+     "(Tensor(a!)? values, Tensor(b!) indices, Tensor input, int group, int columns, int options) -> ()",
+     kernel<top_k_columns>},
     {"broadcast_", "(Tensor(a!) x, int group, int root, int options) -> ()", kernel<broadcast>},
     {"barrier", "(Tensor(a!) x, int group, int options) -> ()", kernel<barrier>},
     {"all_reduce_rms_norm",

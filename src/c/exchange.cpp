@@ -1,8 +1,30 @@
 // Dispatch and combine, whole and in halves.
+#include "ops/moe/exchange.hpp"
 #include "c/collectives.hpp"
 #include "c/mirror.hpp"
 
 namespace weft::c {
+
+namespace {
+
+// The struct of C has no `size`, so it never changes. Two numbers share a word of it.
+constexpr std::uint32_t kSlotBits = 16;
+static_assert(detail::kMaxHandles < 1u << kSlotBits && detail::kMaxExchangeTokens < 1u << (32 - kSlotBits));
+void copy_handle(const weft_dispatch_handle& c, DispatchHandle& cpp) {
+  cpp = {.slot = c.slot & ((1u << kSlotBits) - 1),
+         .exchange = c.exchange,
+         .number = c.number,
+         .tokens = c.tokens,
+         .most_tokens = c.slot >> kSlotBits};
+}
+void copy_handle(weft_dispatch_handle& c, const DispatchHandle& cpp) {
+  c = {.slot = cpp.most_tokens << kSlotBits | cpp.slot,
+       .tokens = cpp.tokens,
+       .exchange = cpp.exchange,
+       .number = cpp.number};
+}
+
+}  // namespace
 
 template <>
 struct Mirror<weft_dispatch_args> {
@@ -25,6 +47,7 @@ struct Mirror<weft_dispatch_args> {
     copy(c.output_ids, cpp.output_ids);
     copy(c.output_weights, cpp.output_weights);
     copy(c.tokens, cpp.tokens);
+    copy(c.most_tokens, cpp.most_tokens);
     copy(c.topk_ids_are_i64, cpp.topk_ids_are_i64);
     copy(c.discard, cpp.discard);
     launch_fields(c, cpp, copy);
@@ -40,10 +63,7 @@ struct Mirror<weft_combine_args> {
   static constexpr const char* name = "weft_combine_args";
   static constexpr std::size_t least = offsetof(weft_combine_args, blocks);
   static void fields(auto& c, auto& cpp, auto copy) {
-    copy(c.handle.slot, cpp.handle.slot);
-    copy(c.handle.tokens, cpp.handle.tokens);
-    copy(c.handle.exchange, cpp.handle.exchange);
-    copy(c.handle.number, cpp.handle.number);
+    copy_handle(c.handle, cpp.handle);
     copy(c.input, cpp.input);
     copy(c.topk_weights, cpp.topk_weights);
     copy(c.residual, cpp.residual);
@@ -65,8 +85,7 @@ weft_code dispatch(Dispatch function, const weft_exchange* exchange, const weft_
                    weft_dispatch_handle* handle) noexcept {
   return guarded([&] {
     weft_dispatch_handle& place = at("handle", handle);
-    const DispatchHandle made = (at("exchange", exchange).exchange.*function)(cpp_of(whole(args)));
-    place = {.slot = made.slot, .tokens = made.tokens, .exchange = made.exchange, .number = made.number};
+    copy_handle(place, (at("exchange", exchange).exchange.*function)(cpp_of(whole(args))));
   });
 }
 
@@ -104,11 +123,9 @@ weft_code weft_dispatch_send(const weft_exchange* exchange, const weft_dispatch_
 weft_code weft_dispatch_wait(const weft_exchange* exchange, const weft_dispatch_handle* handle,
                              const weft_dispatch_args* args) {
   return guarded([&] {
-    const weft_dispatch_handle& sent = at("handle", handle);
-    at("exchange", exchange)
-        .exchange.dispatch_wait(
-            {.slot = sent.slot, .exchange = sent.exchange, .number = sent.number, .tokens = sent.tokens},
-            cpp_of(whole(args)));
+    weft::DispatchHandle sent;
+    copy_handle(at("handle", handle), sent);
+    at("exchange", exchange).exchange.dispatch_wait(sent, cpp_of(whole(args)));
   });
 }
 

@@ -29,6 +29,7 @@ struct Mirror<weft_moe_exchange_args> {
     copy(c.handles, cpp.handles);
     copy(c.path, cpp.path);
     copy(c.ring_rows, cpp.ring_rows);
+    copy(c.slot_tokens, cpp.slot_tokens);
   }
 };
 

@@ -64,6 +64,7 @@ struct Mirror<weft_moe_layer_call> {
     copy(c.combine_recv_num_sms, cpp.combine_recv_num_sms);
     copy(c.up_num_sms, cpp.up_num_sms);
     copy(c.down_num_sms, cpp.down_num_sms);
+    copy(c.most_tokens, cpp.most_tokens);
   }
 };
 

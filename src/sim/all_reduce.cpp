@@ -132,6 +132,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   if (spec.moving == Moving::gather_counts) return fill_counts(call, rank);
   if (spec.moving == Moving::all_gather_columns) return fill_columns(call, rank);
   if (spec.moving == Moving::gather_sums || spec.moving == Moving::scatter_sums) return fill_crossing(call, rank);
+  if (spec.moving == Moving::top_k_columns) return fill_top_k(call, rank);
   if (spec.moving == Moving::messages) return fill_messages(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
   fill_all_reduce(call, rank);

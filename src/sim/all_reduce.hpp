@@ -71,6 +71,7 @@ class AllReduceProgram final : public Program {
   void fill_counts(unsigned call, unsigned rank);    // ops/moves/sim_counts.cpp
   void fill_columns(unsigned call, unsigned rank);   // ops/columns/sim_columns.cpp
   void fill_crossing(unsigned call, unsigned rank);  // ops/crossings/sim_crossings.cpp
+  void fill_top_k(unsigned call, unsigned rank);     // ops/top_k/sim_top_k.cpp
   void fill_trial(unsigned call, unsigned rank);     // sim/trial.cpp
   // ops/moe/sim_moe.cpp
   struct Arrival {
@@ -91,6 +92,7 @@ class AllReduceProgram final : public Program {
   void end_round(unsigned call, unsigned rank);
   void reset_tables();
   detail::ExchangeView exchange_view(unsigned dispatch, unsigned rank);
+  bool takes_ring(const CallSetup& dispatch) const;
   std::uint32_t host_epoch(unsigned call) const;
   void begin_call(unsigned call, unsigned rank, unsigned thread);
   void read_symmetric(unsigned rank, std::optional<unsigned> thread);

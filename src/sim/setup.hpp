@@ -46,7 +46,8 @@ enum class Moving : std::uint8_t {
   all_gather_v,      // of two tensors, or one
   reduce_scatter_v,  // into a slot with its pads
   all_gather_columns,
-  gather_sums,  // crossings, of rows as in ragged calls
+  top_k_columns,  // `count` is the columns of each rank
+  gather_sums,    // crossings, of rows as in ragged calls
   scatter_sums,
   barrier,
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
@@ -87,7 +88,7 @@ struct CallSetup {
   bool flows = false;      // in chunks, whatever its size
   bool detour = false;     // … over other ranks: a broadcast, or ragged calls with one busy rank
   bool symmetric = false;  // … to outputs in symmetric memory, at the same place in all calls
-  std::uint64_t rows = 1;  // rms_norm, all_gather_columns
+  std::uint64_t rows = 1;  // rms_norm, all_gather_columns, top_k_columns
   NormForm norm = {};      // rms_norm
   // rms_norm: packs of a row that go through the buffers at once, if the buffers are too small for a row (wide_norm()).
   // The call is then one `step` of several; call `of` is the first of them. If `alone`, it is the norm behind them.
@@ -99,8 +100,9 @@ struct CallSetup {
   Padding padding = Padding::max;         // ragged; aligned: to two rows, fixed: of two
   std::vector<std::int32_t> slots = {};   // ragged: of each rank, for per_rank slots
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
-  std::uint64_t columns = 0;              // all_gather_columns: of an output row; 0: all shards'
+  std::uint64_t columns = 0;              // all_gather_columns, top_k_columns: of all shards' rows; 0: all
   bool changed = false;                   // … whose elements are doubled and widened
+  std::uint32_t k = 1, parts = 1;         // top_k_columns: as in TopKWork
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count; crossings, all_gather_v: rows
   bool split_slots = false;               // … or rather their slot
   bool one_hop = false;                   // crossings: if their slots have room for it
@@ -112,6 +114,7 @@ struct CallSetup {
   std::vector<std::vector<std::int64_t>> ids = {};
   bool wide_ids = false;       // … which are given as 64 bits
   bool discard = false;        // dispatch: as in DispatchArgs
+  bool by_slots = false;       // dispatch: by the slots beside a ring
   bool residual = false;       // combine: there is one
   detail::Phases phases = {};  // of dispatch and combine
   // combine: the call that was its dispatch; a wait, or a later round: its first send; rms_norm: the first step
@@ -232,6 +235,8 @@ std::vector<Setup> small_norm_setups();
 std::vector<Setup> large_norm_setups();
 std::vector<Setup> small_column_setups();
 std::vector<Setup> large_column_setups();
+std::vector<Setup> small_top_k_setups();
+std::vector<Setup> large_top_k_setups();
 std::vector<Setup> small_crossing_setups();
 std::vector<Setup> large_crossing_setups();
 std::vector<Setup> small_message_setups();

@@ -49,6 +49,7 @@ const std::vector<Setup>& all_setups() {
     };
     add(small_move_setups());
     add(small_column_setups());
+    add(small_top_k_setups());
     add(small_crossing_setups());
     add(small_message_setups());
     add(small_moe_setups());
@@ -61,6 +62,7 @@ const std::vector<Setup>& all_setups() {
     add(large_move_setups());
     add(symmetric_setups());
     add(large_column_setups());
+    add(large_top_k_setups());
     add(large_crossing_setups());
     add(large_message_setups());
     add(large_moe_setups());

@@ -38,16 +38,17 @@ static_assert(ends_with<weft_all_gather_counts_args>(offsetof(weft_all_gather_co
 static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, scale_group_stride), 8));
 static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, threads), 4));
 static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, reserved), 4));
+static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, threads), 4));
 static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, threads), 4));
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));
 static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe_dense_tp), 4));
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
-static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, ranks_of_expert_count), 8));
-static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, round), 4));
+static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, reserved), 4));
+static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, reserved), 4));
 static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, round), 4));
 static_assert(ends_with<weft_expert_gemm>(offsetof(weft_expert_gemm, reserved), 4));
 static_assert(ends_with<weft_moe_layer_args>(offsetof(weft_moe_layer_args, down_cast), 4));
-static_assert(ends_with<weft_moe_layer_call>(offsetof(weft_moe_layer_call, reserved), 4));
+static_assert(ends_with<weft_moe_layer_call>(offsetof(weft_moe_layer_call, most_tokens), 4));
 
 // A struct is followed by canaries, which nobody writes.
 template <class T>
@@ -95,6 +96,7 @@ TEST(CStructs, OfUnknownSizesAreRefused) {
   expect_sizes(weft_fp8_output_init);
   expect_sizes(weft_all_reduce_rms_norm_args_init);
   expect_sizes(weft_all_gather_columns_args_init);
+  expect_sizes(weft_top_k_columns_args_init);
   expect_sizes(weft_crossing_args_init);
   expect_sizes(weft_take_rows_args_init);
   expect_sizes(weft_parallel_layout_init);
@@ -124,6 +126,7 @@ TEST(CStructs, HaveTheDefaultsOfCpp) {
   EXPECT_EQ(initialised(weft_fp8_output_init).scaling, WEFT_FP8_PER_TOKEN);
   EXPECT_EQ(initialised(weft_all_reduce_rms_norm_args_init).epsilon, 1e-6f);
   EXPECT_EQ(initialised(weft_all_gather_columns_args_init).scale, 1.0f);
+  EXPECT_EQ(initialised(weft_top_k_columns_args_init).k, 1u);
   const auto take = initialised(weft_take_rows_args_init);
   EXPECT_EQ(take.slots, 1u);
   EXPECT_EQ(take.shards, 1u);

@@ -153,7 +153,7 @@ class Parity(unittest.TestCase):
         self.assertLessEqual({"scale", "soft_cap", "tag", "blocks", "threads"}, choices["all_gather_columns"])
         self.assertLessEqual({"op", "algorithm"}, choices["all_reduce"])
         for parameters in (parameters_in_python(text_of("python/core/*.cpp")),
-                           parameters_in_torch(text_of("python/weft/torch/group.py"))):
+                           parameters_in_torch(text_of("python/weft/torch/group.py", "python/weft/torch/_columns.py"))):
             missing = {name: words - parameters[name] for name, words in choices.items()}
             self.assertEqual({name: words for name, words in missing.items() if words}, {})
 

@@ -265,6 +265,8 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
                             "all_to_all",
                             "all_gather_columns",
                             "all_gather_columns to f32",
+                            "top_k_columns k 1",
+                            "top_k_columns k 40",
                             "gather_sums",
                             "scatter_sums",
                             "barrier",

@@ -16,6 +16,7 @@
 #include "ops/moves/numbers_work.hpp"
 #include "ops/moves/take_kernels.hpp"
 #include "ops/norm/norm_kernels.hpp"
+#include "ops/top_k/top_k_kernels.hpp"
 #include "support/cases.hpp"
 
 namespace weft::test {
@@ -174,6 +175,14 @@ TEST(Kernels, OfColumns) {
     found.add(detail::ColumnQuery<true, true>{aligned16});
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::ColumnFamily>().size());
+}
+
+TEST(Kernels, OfTheLargest) {
+  Found found;
+  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32}) {
+    for (const bool one : {false, true}) found.add(detail::TopKQuery{type, one});
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::TopKFamily>().size());
 }
 
 TEST(Kernels, OfOneRank) {

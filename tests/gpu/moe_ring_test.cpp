@@ -43,6 +43,14 @@ TEST_P(GpuMoeRing, ManyTokensFlowThroughFewPlaces) {
   run_through_ring(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
 }
 
+TEST_P(GpuMoeRing, FewTokensTakeSlots) {
+  const std::vector<Batch> batches = in_every_layout({few_and_many_tokens(GetParam())}, GetParam());
+  for (const Batch& batch : batches) expect_right(lasting_gpu_world(static_cast<int>(GetParam())), batch);
+  for (const Batch& batch : weighed_late(batches)) {
+    expect_right(lasting_gpu_world(static_cast<int>(GetParam())), batch);
+  }
+}
+
 TEST_P(GpuMoeRing, SendsAndWaitsOfOtherGrids) {
   const Batch batch = on_ring(every_kind_of_routing(GetParam()))[0];
   expect_right_apart(lasting_gpu_world(static_cast<int>(GetParam())), batch);
@@ -72,6 +80,13 @@ TEST_P(GpuMoeRing, GridsDifferFromRankToRank) {
 
 TEST_P(GpuMoeRing, GraphsReplayedWithOtherRoutings) {
   for (const Batch& batch : on_ring(routings_for_two_graphs(GetParam()))) {
+    replay_other_routings(lasting_gpu_world(static_cast<int>(GetParam())), batch);
+  }
+}
+
+// One graph of an engine decodes, the other one prefills.
+TEST_P(GpuMoeRing, GraphsBySlotsAndByTheRing) {
+  for (const Batch& batch : with_slots(on_ring(routings_for_two_graphs(GetParam())))) {
     replay_other_routings(lasting_gpu_world(static_cast<int>(GetParam())), batch);
   }
 }

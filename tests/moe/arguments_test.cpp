@@ -40,6 +40,9 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
      [](auto& a) { a.ring_rows = 48, a.path = RowPath::ring; }},
     {"ring_rows: 16 is not 0 or a power of two", [](auto& a) { a.ring_rows = 16, a.path = RowPath::ring; }},
     {"ring_rows: 32768 is not 0 or a power of two", [](auto& a) { a.ring_rows = 32768, a.path = RowPath::ring; }},
+    {"slot_tokens: 4 is not 0, and all tokens have slots without a ring", [](auto& a) { a.slot_tokens = 4; }},
+    {"slot_tokens: 7 is not between 0 and 6", [](auto& a) { a.slot_tokens = 7, a.path = RowPath::ring; }},
+    {"slot_tokens: 1025 is not between 0 and 1024", [](auto& a) { a.slot_tokens = 1025, a.tokens = 2000; }},
     {"experts with all replicas: 1025 is not 1024 at most on the ring path",
      [](auto& a) { a.experts = 1025, a.path = RowPath::ring; }},
     {"hidden: 65536 is not 64000 at most on the ring path with a cast and top-3",
@@ -179,6 +182,8 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
   static std::int32_t memory[64];
   std::vector<RejectedDispatch> all = {
       {"tokens: 7", [](auto& a) { a.tokens = 7; }},
+      {"tokens: 6 is not between 0 and 5", [](auto& a) { a.tokens = 6, a.most_tokens = 5; }},
+      {"most_tokens: 7 is not between 0 and 6", [](auto& a) { a.most_tokens = 7; }},
       {"input: null", [](auto& a) { a.input = nullptr; }},
       {"input: ", [](auto& a) { shift(a.input, 8); }},
       {"scales: null", [](auto& a) { a.scales = nullptr; }},
@@ -251,7 +256,7 @@ bool is_of_launch(const std::string& part) {
   return is_of(part, {"launch.blocks", "launch.threads", "stream"});
 }
 bool goes_in(const std::string& part) {
-  return is_of(part, {"tokens", "input", "scales", "topk_ids", "topk_weights", "handle"});
+  return is_of(part, {"tokens", "most_tokens", "input", "scales", "topk_ids", "topk_weights", "handle"});
 }
 
 TEST(MoeArguments, CallsThatCannotBeLeaveNoTrace) {

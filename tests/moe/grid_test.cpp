@@ -15,8 +15,16 @@ ExchangeShape shape_of(const MoeExchangeArgs& args, std::uint32_t ranks) {
 // DeepSeek-V3 on 8 ranks with 133 blocks.
 struct Grids {
   ExchangeShape shape = shape_of({.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8}, 8);
+  std::uint32_t ranks = 8;
   ExchangeGridArgs args(std::uint32_t tokens, Phases phases = kJoined, Launch launch = {}) const {
-    return {.shape = shape, .ranks = 8, .tokens = tokens, .phases = phases, .launch = launch, .most_blocks = 133};
+    return {.shape = shape,
+            .ranks = ranks,
+            .tokens = tokens,
+            .most_tokens = 0,
+            .ring = shape.ring_rows != 0,
+            .phases = phases,
+            .launch = launch,
+            .most_blocks = 133};
   }
 };
 
@@ -46,6 +54,27 @@ TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
   }
   const ExchangeGrid most = combine_grid(of.args(128));
   expect_grid(combine_grid(of.args(0)), most.blocks, most.threads);
+}
+
+// Others may have more tokens than this one. A grid for their rows is as large on every rank.
+TEST(MoeGrid, IsForTheMostTokensIfTheyAreKnown) {
+  const Grids of;
+  for (const std::uint32_t tokens : {0u, 1u, 4u}) {
+    ExchangeGridArgs args = of.args(tokens);
+    args.most_tokens = 4;
+    expect_grid(dispatch_grid(args), 120 + 1, 128);
+    expect_grid(combine_grid(args), combine_grid(of.args(4)).blocks, combine_grid(of.args(4)).threads);
+  }
+}
+
+// By the slots of an exchange with a ring it is that of slots.
+TEST(MoeGrid, BesideARingIsThatOfSlots) {
+  const Grids of{shape_of({.tokens = 4096, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8}, 8)};
+  ExchangeGridArgs args = of.args(1);
+  args.ring = false;
+  args.most_tokens = 1;
+  expect_grid(dispatch_grid(args), 30 + 1, 128);
+  expect_grid(combine_grid(args), 56 + 1, 128);
 }
 
 // A separate send has no warp that could receive meanwhile. Between two ranks there is little to send.
@@ -79,10 +108,8 @@ TEST(MoeGrid, OfASendIsForWhatIsSent) {
 // A ring has a block for each processor at most, of 768 threads where blocks are few, and a control group of 128.
 TEST(MoeGrid, OfARingFillsProcessors) {
   MoeExchangeArgs exchange{.tokens = 4096, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
-  const ExchangeShape shape = shape_of(exchange, 8);
-  const auto args = [&](std::uint32_t tokens, Phases phases, Launch launch) -> ExchangeGridArgs {
-    return {.shape = shape, .ranks = 8, .tokens = tokens, .phases = phases, .launch = launch, .most_blocks = 133};
-  };
+  const Grids of{shape_of(exchange, 8)};
+  const auto args = [&](std::uint32_t tokens, Phases phases, Launch launch) { return of.args(tokens, phases, launch); };
   const ExchangeGrid all = dispatch_grid(args(4096, kJoined, {}));
   expect_grid(all, 132, 512);
   EXPECT_EQ(all.warp_groups, 4u);
@@ -100,10 +127,8 @@ TEST(MoeGrid, OfARingFillsProcessors) {
 // If warps have few rows each, a part of a round takes as long as a whole one.
 TEST(MoeGrid, OfARingHasWholeRounds) {
   MoeExchangeArgs exchange{.tokens = 2048, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
-  const ExchangeShape shape = shape_of(exchange, 2);
-  const auto args = [&](std::uint32_t tokens) -> ExchangeGridArgs {
-    return {.shape = shape, .ranks = 2, .tokens = tokens, .phases = kJoined, .launch = {}, .most_blocks = 133};
-  };
+  const Grids of{shape_of(exchange, 2), 2};
+  const auto args = [&](std::uint32_t tokens) { return of.args(tokens); };
   EXPECT_EQ(dispatch_grid(args(1024)).senders, 1024u / 4);  // a row for each of their warps, and for each receiver
   EXPECT_EQ(combine_grid(args(1024)).senders, 1024u / 4);
   EXPECT_EQ(dispatch_grid(args(2048)).senders, 2048u / 4 / 2);
@@ -112,9 +137,8 @@ TEST(MoeGrid, OfARingHasWholeRounds) {
 // A token has rows for eight ranks at most, however many there are. A rank without tokens has nothing to send.
 TEST(MoeGrid, OfARingOfManyRanksHasEnoughSenders) {
   MoeExchangeArgs exchange{.tokens = 4096, .hidden = 7168, .experts = 288, .top_k = 8, .cast = RowCast::fp8};
-  const ExchangeShape shape = shape_of(exchange, 72);
-  ExchangeGridArgs args{
-      .shape = shape, .ranks = 72, .tokens = 4096, .phases = kJoined, .launch = {.blocks = 8}, .most_blocks = 133};
+  const Grids of{shape_of(exchange, 72), 72};
+  ExchangeGridArgs args = of.args(4096, kJoined, {.blocks = 8});
   EXPECT_EQ(dispatch_grid(args).senders, (8u * 6 - 1) * 48 / (48 + 127));
   args.tokens = 0;
   EXPECT_EQ(dispatch_grid(args).senders, 1u);
@@ -123,9 +147,8 @@ TEST(MoeGrid, OfARingOfManyRanksHasEnoughSenders) {
 
 // All rows of a rank alone stay where they are: no warp only receives.
 TEST(MoeGrid, OfARingOfOneRankHasOneKindOfWarps) {
-  const ExchangeShape shape = shape_of({.tokens = 2048, .hidden = 128, .experts = 4, .top_k = 2}, 1);
-  const ExchangeGridArgs args{
-      .shape = shape, .ranks = 1, .tokens = 2048, .phases = kJoined, .launch = {}, .most_blocks = 133};
+  const Grids of{shape_of({.tokens = 2048, .hidden = 128, .experts = 4, .top_k = 2}, 1), 1};
+  const ExchangeGridArgs args = of.args(2048);
   EXPECT_EQ(dispatch_grid(args).senders, 0u);
   EXPECT_EQ(combine_grid(args).senders, 0u);
 }

@@ -18,16 +18,19 @@ constexpr std::size_t lines(std::size_t bytes) {
 struct Written {
   MoeExchangeArgs args;
   std::uint32_t ranks, most_local, replicas;
-  std::size_t row;  // on the wire; through a ring with its entries, in lines of 128 bytes
+  std::size_t row;           // in its slot
+  std::size_t ring_row = 0;  // in its place, with its entries, in lines of 128 bytes
 };
 std::size_t window_of(const Written& w) {
   const std::size_t n = w.ranks, b = w.args.tokens, k = w.args.top_k;
-  const std::size_t ring = w.args.ring_rows, places = ring != 0 ? ring : b;
+  const std::size_t ring = w.args.ring_rows, slots = ring != 0 ? w.args.slot_tokens : b;
   const std::size_t words = lines(2 * n * 8) + lines(2 * ring * n * 8) + lines(ring * n * 8);
-  const std::size_t records = ring != 0 ? 0 : lines(2 * n * b * k * 16);
-  const std::size_t dispatch = words + lines(2 * n * (w.most_local + 1) * 8) + records + lines(2 * n * places * w.row);
+  const std::size_t records = lines(2 * n * slots * k * 16);
+  const std::size_t dispatch = words + lines(2 * n * (w.most_local + 1) * 8) + records + lines(2 * n * slots * w.row) +
+                               lines(2 * n * ring * w.ring_row);
   const std::size_t weights = w.args.weights_at_combine ? lines(n * b * k * 8) : 0;
-  const std::size_t combine = words + lines(2 * n * places * w.args.hidden * 2) + weights;
+  const std::size_t result = w.args.hidden * 2;
+  const std::size_t combine = words + lines(2 * n * slots * result) + lines(2 * n * ring * result) + weights;
   const std::size_t tables = lines(n * b * 4) + lines(n * b * k * 8) + lines(b * 16);
   const bool lists = !w.args.ranks_of_expert.empty();
   const std::size_t map = lines(8 * w.replicas) + lines(lists ? 4 * (w.args.experts + 1) : 0);
@@ -59,7 +62,8 @@ std::vector<Written> written_out() {
   all.back().args.rank_of_expert = {1, 1, 1, 1, 1, 1, 1, 1, 0};
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 9, .replicas = 11, .row = 4352 + 2 * 128});
   all.back().args.ranks_of_expert = {{0, 1}, {0, 1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}};
-  all.push_back({.args = odd_exchange(), .ranks = 3, .most_local = 3, .replicas = 9, .row = 35 * 128});  // 48 + 4352
+  all.push_back({.args = odd_exchange(), .ranks = 3, .most_local = 3, .replicas = 9, .row = 4352 + 2 * 128});
+  all.back().ring_row = 35 * 128;  // 48 + 4352
   all.back().args.tokens = 70;
   all.back().args.path = RowPath::ring;
   all.back().args.ring_rows = 32;
@@ -68,7 +72,10 @@ std::vector<Written> written_out() {
   all.push_back(all.back());
   all.back().args.weights_at_combine = false;
   all.back().args.cast = RowCast::fp8;
-  all.back().row = 18 * 128;  // 48 + 80 + 2176
+  all.back().row = 2176 + 80;
+  all.back().ring_row = 18 * 128;  // 48 + 80 + 2176
+  all.push_back(all.back());
+  all.back().args.slot_tokens = 11;
   return all;
 }
 

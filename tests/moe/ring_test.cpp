@@ -7,6 +7,7 @@
 
 #include "support/first_epoch.hpp"
 #include "support/moe_batches.hpp"
+#include "support/moe_rounds.hpp"
 #include "support/world.hpp"
 #include "weft/recording.hpp"
 
@@ -63,6 +64,37 @@ TEST_P(MoeRing, EpochsWrap) {
   }
 }
 
+// Calls by slots and by the ring of one exchange: neither finds what the other has left.
+TEST_P(MoeRing, FewTokensTakeSlots) {
+  const std::vector<Batch> batches = in_every_layout({few_and_many_tokens(GetParam())}, GetParam());
+  exchange_and_check(batches, GetParam());
+  exchange_and_check(weighed_late(batches), GetParam());
+  for (const std::uint32_t first : {0x7ffffffcu, 0xfffffffdu}) {
+    const FirstEpoch epoch(first);
+    exchange_and_check({batches[0]}, GetParam());
+  }
+}
+
+TEST_P(MoeRing, EveryKindOfRoutingBySlotsBesideIt) {
+  exchange_and_check(with_slots(on_ring(every_kind_of_routing(GetParam()))), GetParam(), cpu_config(), 1);
+}
+
+// Only slots serve rounds.
+TEST_P(MoeRing, FewTokensInRounds) {
+  const Batch batch = few_and_many_tokens(GetParam());
+  const std::vector<PreparedMoe> prepared = prepare_all({batch[0], batch[1]}, GetParam());
+  const Division division{1, (batch.front().args.experts + GetParam() - 1) / GetParam() - 1};
+  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+    for (int round = 0; round < 3; ++round) {
+      CpuMoe moe(exchange, prepared[0], rank);
+      exchange_in_rounds(exchange, moe, division);
+      combine_and_check(exchange, prepared[1], rank, dispatch_and_check(exchange, prepared[1], rank));
+    }
+  }));
+}
+
 // A recording keeps the handle slot and the number of tokens, and nothing of the rows.
 TEST_P(MoeRing, RecordingsReplay) {
   const Batch batch = on_ring({more_tokens_than_places(GetParam())})[0];
@@ -114,6 +146,39 @@ TEST_P(MoeRing, HalvesTakeAsManyTokensAsThereArePlaces) {
         EXPECT_NE(reason.find(wanted), std::string::npos) << reason;
       }
     }
+  }));
+}
+
+// A rank that sends by slots would wait for ever for one that sends by the ring.
+TEST(MoeRingArguments, RanksThatKnowOtherMostTokensFindOut) {
+  const Batch batch = few_and_many_tokens(2);
+  for (const std::uint32_t other : {0u, 7u}) {
+    const std::vector<PreparedMoe> prepared = prepare_all({batch[2]}, 2);
+    for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+           const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+           CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
+           DispatchArgs args = moe.dispatch();
+           if (number == 1) args.most_tokens = other;
+           exchange.dispatch(args);
+         })) {
+      expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "ranks whose most_tokens differ");
+    }
+  }
+}
+
+// A combine goes the way of its dispatch, which its handle knows.
+TEST(MoeRingArguments, AHandleKnowsTheWay) {
+  const Batch batch = few_and_many_tokens(2);
+  const PreparedMoe few = prepare(batch[0], 2, 1), many = prepare(batch[1], 2, 2);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+    const DispatchHandle first = dispatch_and_check(exchange, few, rank);
+    const DispatchHandle second = dispatch_and_check(exchange, many, rank);
+    EXPECT_EQ(first.most_tokens, 8u);
+    EXPECT_EQ(second.most_tokens, 0u);
+    combine_and_check(exchange, many, rank, second);
+    combine_and_check(exchange, few, rank, first);
   }));
 }
 

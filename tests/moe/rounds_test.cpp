@@ -247,7 +247,7 @@ TEST(MoeInRounds, MisuseIsRejected) {
   MoeExchangeArgs of_ring = args, late = args;
   of_ring.path = RowPath::ring;
   late.weights_at_combine = true;
-  rejected(of_ring, {.count = 2}, "rounds.count: 2 rounds ask for RowPath::slots");
+  rejected(of_ring, {.count = 2}, "rounds.count: 2 rounds ask for slots, and rows of this call take the ring");
   rejected(late, {.count = 2}, "rounds.count: 2 rounds ask for weights at dispatch");
 }
 

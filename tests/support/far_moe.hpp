@@ -103,7 +103,7 @@ struct ExchangeRank {
 
   ExchangeView view() {
     return {.shape = shape,
-            .layout = layout,
+            .areas = layout.areas(false),
             .homes = map.homes.data(),
             .first_replica = nullptr,
             .tables = RoutingTables::at(&routing_header, tables.data(), kRanks, shape)};

@@ -332,37 +332,6 @@ std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint3
   return all;
 }
 
-std::vector<Batch> on_ring(std::vector<Batch> batches) {
-  for (Batch& batch : batches) {
-    for (MoeCase& c : batch) {
-      c.args.path = RowPath::ring;
-      c.args.ring_rows = kRingPlaces;
-    }
-  }
-  return batches;
-}
-
-std::vector<Batch> weighed_late(const std::vector<Batch>& batches) {
-  std::vector<Batch> all;
-  for (Batch batch : batches) {
-    if (!batch.front().args.weighted || batch.front().args.layout == RowLayout::rank_major) continue;
-    for (MoeCase& c : batch) c.args.weights_at_combine = true;
-    all.push_back(std::move(batch));
-  }
-  return all;
-}
-
-Batch more_tokens_than_places(std::uint32_t ranks) {
-  MoeExchangeArgs args{.tokens = 100, .hidden = 128, .experts = 7, .top_k = 3, .cast = RowCast::fp8};
-  args.capacity = ranks * args.tokens * args.top_k;
-  Batch batch;
-  for (const Choice choice : {Choice::uniform, Choice::one_expert, Choice::holes, Choice::duplicates}) {
-    batch.push_back({.args = args, .tokens = {100, 64, 0, 33}, .choice = choice, .residual = choice == Choice::holes});
-    batch.push_back({.args = args, .tokens = {1, 100, 32}, .choice = choice});
-  }
-  return batch;
-}
-
 void exchange_and_check(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config, int rounds) {
   for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);

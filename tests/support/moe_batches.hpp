@@ -52,6 +52,10 @@ std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint3
 // Each batch through a ring of kRingPlaces places.
 inline constexpr std::uint32_t kRingPlaces = 32;
 std::vector<Batch> on_ring(std::vector<Batch> batches);
+// The batches, of exchanges with a ring, with slots for all tokens of calls with even numbers, which take them.
+std::vector<Batch> with_slots(std::vector<Batch> batches);
+// Calls of up to 100 tokens by a ring, between calls of up to 8 by slots.
+Batch few_and_many_tokens(std::uint32_t ranks);
 // The batches whose exchanges combine weighs, with the weights at combine. Results stay the same.
 std::vector<Batch> weighed_late(const std::vector<Batch>& batches);
 // For a ring: up to 100 tokens, more or fewer on other ranks.

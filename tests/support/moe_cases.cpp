@@ -276,6 +276,7 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
           .topk_ids_are_i64 = p_->call.wide_ids,
           .topk_weights = exchange_.args().weights_at_combine ? nullptr : now_.weights.data(),
           .tokens = now_.count,
+          .most_tokens = p_->call.most_tokens,
           .output = output_.content().data(),
           .output_scales = output_scales_.content().data(),
           .counts = numbers_in(counts_),

@@ -30,6 +30,7 @@ struct MoeCase {
   bool wide_ids = false;
   // The reference's expert for an id of the caller: (id, rank, token) → expert.
   std::function<std::int64_t(std::int64_t, std::uint32_t, std::uint32_t)> translate = {};
+  std::uint32_t most_tokens = 0;  // as in DispatchArgs
 };
 
 // One dispatch and combine, with all ranks' data and the right results.

@@ -293,6 +293,24 @@ void __wrap__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgs
   call_c(weft_all_gather_columns, handle(group), &c);
 }
 
+void __real__ZN4weft13top_k_columnsERKNS_5GroupERKNS_15TopKColumnsArgsE(const Group&, const TopKColumnsArgs&);
+void __wrap__ZN4weft13top_k_columnsERKNS_5GroupERKNS_15TopKColumnsArgsE(const Group& group,
+                                                                        const TopKColumnsArgs& args) {
+  if (in_c) return __real__ZN4weft13top_k_columnsERKNS_5GroupERKNS_15TopKColumnsArgsE(group, args);
+  weft_top_k_columns_args c = init(weft_top_k_columns_args_init);
+  c.input = args.input;
+  c.values = args.values;
+  c.indices = args.indices;
+  c.rows = args.rows;
+  c.k = args.k;
+  c.shard_columns = args.shard_columns;
+  c.columns = args.columns;
+  c.input_stride = args.input_stride;
+  c.type = number(args.type);
+  fill_launch(c, args);
+  call_c(weft_top_k_columns, handle(group), &c);
+}
+
 void __real__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group&, const CrossingArgs&);
 void __wrap__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group& group, const CrossingArgs& args) {
   if (in_c) return __real__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(group, args);

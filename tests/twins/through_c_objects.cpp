@@ -26,15 +26,20 @@ weft_dispatch_args c_of(const DispatchArgs& args) {
   c.rounds = args.rounds.count;
   c.rounds_experts = args.rounds.experts;
   c.round = args.round;
+  c.most_tokens = args.most_tokens;
   fill_launch(c, args);
   return c;
 }
 
 weft_dispatch_handle c_of(const DispatchHandle& handle) {
-  return {handle.slot, handle.tokens, handle.exchange, handle.number};
+  return {handle.most_tokens << 16 | handle.slot, handle.tokens, handle.exchange, handle.number};
 }
 DispatchHandle cpp_of(const weft_dispatch_handle& handle) {
-  return {.slot = handle.slot, .exchange = handle.exchange, .number = handle.number, .tokens = handle.tokens};
+  return {.slot = handle.slot & 0xffffu,
+          .exchange = handle.exchange,
+          .number = handle.number,
+          .tokens = handle.tokens,
+          .most_tokens = handle.slot >> 16};
 }
 
 weft_combine_args c_of(const CombineArgs& args) {
@@ -78,6 +83,7 @@ struct Definition {
     c.handles = args.handles;
     c.path = number(args.path);
     c.ring_rows = args.ring_rows;
+    c.slot_tokens = args.slot_tokens;
   }
   std::vector<weft_expert_ranks> ranks;
   weft_moe_exchange_args c = init(weft_moe_exchange_args_init);

@@ -11,6 +11,7 @@
 #include "common/options.hpp"
 #include "common/sizes.hpp"
 #include "common/values.hpp"
+#include "weft/top_k.hpp"
 #include "workloads/speed_up.hpp"
 
 namespace weft::cli {
@@ -36,6 +37,8 @@ void LogitsBench::check_form() const {
   if (!std::isfinite(form.scale) || !std::isfinite(form.soft_cap) || form.soft_cap < 0)
     throw Error(Errc::invalid_argument, fmt::format("--scale {} and --soft-cap {}: must be finite, a cap 0 or more",
                                                     form.scale, form.soft_cap));
+  if (form.top_k != 0 && (form.output_f32 || form.scale != 1.0f || form.soft_cap != 0))
+    throw Error(Errc::invalid_argument, "--top-k: candidates are not widened, scaled or capped");
 }
 
 std::vector<std::int64_t> LogitsBench::counts(Device device) const {
@@ -80,6 +83,10 @@ Table logits_table(const std::vector<Result>& results, Method method, const Crow
   return table;
 }
 
+constexpr const char* kTopKLegend =
+    "size: all logits, of the input's type; GB/s: size over time, although Weft sends candidates alone. NCCL, Gloo: "
+    "their\n"
+    "gather of all logits, which is neither put into rows nor searched. speed-up: best peer's time over Weft's.\n";
 constexpr const char* kLogitsLegend =
     "size: the output of a rank, of the input's type; GB/s: size over time. plain push: each rank's columns, stored "
     "to\n"
@@ -94,7 +101,8 @@ int LogitsBench::run() const {
   std::size_t largest = 0;
   for (const auto count : counts(ranks.device()))
     largest = std::max(largest, logits_bytes(form, {.rows = count, .type = options.type}, ranks.world_size()));
-  const auto bench = open_logits_bench(ranks, options.bench_args(largest), form);
+  const auto bench = form.top_k != 0 ? open_top_k_bench(ranks, options.bench_args(largest), form)
+                                     : open_logits_bench(ranks, options.bench_args(largest), form);
   const auto results = run_points(ranks, *bench, points(*bench, ranks.device()), options.samples);
   const bool correct = all_correct(results);
   if (!ranks.leader()) return correct ? 0 : 1;
@@ -102,14 +110,16 @@ int LogitsBench::run() const {
   const Crowd crowd = crowd_of(ranks, results);
   const auto notes = bench->notes();
   if (options.tables_on_stdout()) {
-    fmt::print("Logits of {} columns, {} of each rank, {}{}{}, µs per operation\n{}\n{}", form.vocabulary,
+    const std::string what = form.top_k != 0 ? fmt::format("The {} largest", form.top_k) : "Logits";
+    fmt::print("{} of {} columns, {} of each rank, {}{}{}, µs per operation\n{}\n{}", what, form.vocabulary,
                form.shard(ranks.world_size()), name(options.type), form.output_f32 ? " to f32" : "",
                form.scale != 1.0f || form.soft_cap != 0
                    ? fmt::format(", scale {}, soft cap {}", form.scale, form.soft_cap)
                    : "",
                headline(ranks), crowd.warning());
     print_tables(methods_named(*bench, methods), [&](Method method) { return logits_table(results, method, crowd); });
-    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, kLogitsLegend);
+    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend,
+               form.top_k != 0 ? kTopKLegend : kLogitsLegend);
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
@@ -129,6 +139,10 @@ Command add_bench_logits(CLI::App& app, const std::vector<std::string>& argument
   app.add_flag("--f32", bench->form.output_f32, "Weft widens elements to f32");
   app.add_option("--scale", bench->form.scale, "Weft multiplies elements by this number")->capture_default_str();
   app.add_option("--soft-cap", bench->form.soft_cap, "Weft caps elements: cap · tanh(x · (scale / cap)); 0: not")
+      ->capture_default_str();
+  app.add_option("--top-k", bench->form.top_k,
+                 "Weft finds the largest of each row, 1 to 64, and peers gather all logits (0: all are gathered)")
+      ->check(whole_number(0, kMaxCandidates))
       ->capture_default_str();
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
   add_method(app, bench->methods);

@@ -44,7 +44,7 @@ struct MoeBench {
   bool apart = false, unweighted = false, weights_at_combine = false;
   std::uint32_t capacity = 0;
   RowPath path = RowPath::automatic;
-  std::uint32_t ring_rows = 0;
+  std::uint32_t ring_rows = 0, slot_tokens = 0;
   Launch launch;
 
   struct Measured {
@@ -77,7 +77,8 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .weighted = !unweighted,
           .weights_at_combine = weights_at_combine,
           .path = path,
-          .ring_rows = ring_rows};
+          .ring_rows = ring_rows,
+          .slot_tokens = slot_tokens};
 }
 
 std::vector<Launch> MoeBench::launches() const {
@@ -215,11 +216,16 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
       ->check(whole_number(1, 1 << 30));
   add_choice(
       app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
-      "Way of rows: slots for every token, up to 1024; or a ring of places (automatic: slots as far as they go)");
+      "Way of rows: slots for every token, up to 1024; or a ring of places (automatic: slots up to 1024 tokens, for "
+      "more the ring, and slots for calls of up to 128 beside it)");
   app.add_option("--ring-rows", bench->ring_rows,
                  "Places of a ring for each rank's rows, a power of two from 32 to 16384 (0: 4096 among all ranks, at "
                  "least 512)")
       ->check(whole_number(0, 16384));
+  app.add_option("--slot-tokens", bench->slot_tokens,
+                 "Tokens of each rank with slots beside a ring, which calls of so many take (0: 128, or none with "
+                 "--path ring)")
+      ->check(whole_number(0, 1024));
   app.add_flag("--apart", bench->apart, "Separate launches for sends and waits");
   app.add_option("--rounds", bench->rounds,
                  "Rounds of experts: a dispatch's wait and a combine's send for each, as launches of their own")

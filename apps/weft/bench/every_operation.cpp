@@ -99,6 +99,15 @@ void EveryOperation::add_copies() {
                                                          .stream = device_.stream(),
                                                          .tag = tag});
                     }});
+  auto* const indices = static_cast<std::int32_t*>(filled(kRows * sizeof(std::int32_t)));
+  calls_.push_back({"top_k_columns", [=, this](std::uint32_t tag) {
+                      top_k_columns(communicator_, {.input = mine,
+                                                    .indices = indices,
+                                                    .rows = kRows,
+                                                    .shard_columns = kHidden,
+                                                    .stream = device_.stream(),
+                                                    .tag = tag});
+                    }});
   calls_.push_back({"all_to_all", [=, this](std::uint32_t tag) {
                       all_to_all(communicator_, {.input = all,
                                                  .output = other,

@@ -12,6 +12,7 @@ struct LogitsForm {
   std::int64_t vocabulary = 0;  // columns of the output
   bool output_f32 = false;
   float scale = 1.0f, soft_cap = 0.0f;
+  std::size_t top_k = 0;  // the largest of a row instead of all; 0: all
 
   // Columns of each rank. Engines pad vocabularies to a multiple of 64, and then to one of the ranks.
   std::size_t shard(int ranks) const;
@@ -22,5 +23,7 @@ std::size_t logits_bytes(const LogitsForm& form, const Point& point, int ranks);
 
 // Points are Operation::all_gather_columns; their `hidden` is the vocabulary.
 std::unique_ptr<Bench> open_logits_bench(Ranks& ranks, const BenchArgs& args, const LogitsForm& form);
+// The same of the largest alone. Peers gather all shards, and search for nothing.
+std::unique_ptr<Bench> open_top_k_bench(Ranks& ranks, const BenchArgs& args, const LogitsForm& form);
 
 }  // namespace weft::cli

@@ -107,6 +107,7 @@ DispatchHandle MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
                     .topk_ids = ids_.data,
                     .topk_weights = static_cast<const float*>(weights_.data),
                     .tokens = tokens,
+                    .most_tokens = tokens,
                     .output = output_.data,
                     .output_scales = scales_.data,
                     .counts = static_cast<std::int32_t*>(counts_.data),

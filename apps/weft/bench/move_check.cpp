@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -13,8 +14,10 @@
 
 #include "bench/rank_device.hpp"
 #include "common/pattern.hpp"
+#include "oracle/top_k.hpp"
 #include "weft/columns.hpp"
 #include "weft/messages.hpp"
+#include "weft/top_k.hpp"
 #include "workloads/reference.hpp"
 
 namespace weft::cli {
@@ -232,6 +235,41 @@ Result check_reduce(Ranks& ranks, DataType type, ReduceOp op, std::size_t count)
   });
 }
 
+// Candidates of a matrix whose columns the ranks share, without the last shard's last column.
+Result check_top_k(Ranks& ranks, std::size_t rows, std::size_t shard, std::size_t k) {
+  const auto size = static_cast<std::size_t>(ranks.world_size());
+  const std::size_t columns = size * shard - 1;
+  const ReferenceArgs sent{.count = rows * shard, .type = DataType::bf16, .data = Data::random};
+  return check(ranks, sent, [=](const Ranks::Seat&) {
+    return Part{.output = rows * k * sizeof(std::int32_t) / size_of(sent.type),
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      top_k_columns(caller.communicator(), {.input = input,
+                                                            .indices = static_cast<std::int32_t*>(output),
+                                                            .rows = rows,
+                                                            .k = k,
+                                                            .shard_columns = shard,
+                                                            .columns = columns,
+                                                            .stream = device.stream()});
+                    },
+                .want =
+                    [=](std::byte* wanted) {
+                      std::vector<std::byte> from(sent.count * 2), whole(rows * size * shard * 2);
+                      for (std::size_t rank = 0; rank < size; ++rank) {
+                        sent_by(static_cast<int>(rank), sent, 0, sent.count, from.data());
+                        for (std::size_t row = 0; row < rows; ++row)
+                          std::memcpy(&whole[(row * size + rank) * shard * 2], &from[row * shard * 2], shard * 2);
+                      }
+                      for (std::size_t row = 0; row < rows; ++row) {
+                        const auto of_row = std::span(whole).subspan(row * size * shard * 2, columns * 2);
+                        const auto found = oracle::largest_of(of_row, DataType::bf16, k);
+                        for (std::size_t i = 0; i < k; ++i)
+                          std::memcpy(wanted + (row * k + i) * 4, &found[i].column, 4);
+                      }
+                    }};
+  });
+}
+
 }  // namespace
 
 std::vector<MoveCheck> move_checks(int ranks) {
@@ -248,6 +286,11 @@ std::vector<MoveCheck> move_checks(int ranks) {
     all.push_back({of.output_f32 ? "all_gather_columns to f32" : "all_gather_columns",
                    size * of.rows * of.shard * (of.output_f32 ? 4 : 2),
                    [=](Ranks& world) { return check_columns(world, of); }});
+  for (const std::size_t k : {std::size_t{1}, std::size_t{40}}) {
+    constexpr std::size_t rows = 3, shard = 9'000;
+    all.push_back({fmt::format("top_k_columns k {}", k), size * rows * shard * 2,
+                   [=](Ranks& world) { return check_top_k(world, rows, shard, k); }});
+  }
   for (const DataType type :
        {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {

@@ -53,6 +53,8 @@ typedef struct weft_moe_exchange_args {
   size_t rank_of_expert_count;               // 0: the empty vector of C++
   const weft_expert_ranks* ranks_of_expert;  // [ranks_of_expert_count]
   size_t ranks_of_expert_count;
+  uint32_t slot_tokens;
+  uint32_t reserved;  // 0
 } weft_moe_exchange_args;
 weft_code weft_moe_exchange_args_init(weft_moe_exchange_args* args, size_t size);
 
@@ -83,7 +85,7 @@ weft_code weft_exchange_output_rows(const weft_exchange* exchange, size_t* rows)
 // ------------------------------------------------------------------------------------------- dispatch and combine
 
 typedef struct weft_dispatch_handle {
-  uint32_t slot;
+  uint32_t slot;  // and above its lower 16 bits most_tokens of C++
   uint32_t tokens;
   uint64_t exchange;
   uint64_t number;
@@ -115,6 +117,8 @@ typedef struct weft_dispatch_args {
   const uint32_t* rounds_experts;  // [rounds], or null
   uint32_t rounds;                 // ExpertRounds::count
   uint32_t round;
+  uint32_t most_tokens;
+  uint32_t reserved;  // 0
 } weft_dispatch_args;
 weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size);
 

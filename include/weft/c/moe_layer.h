@@ -69,7 +69,7 @@ typedef struct weft_moe_layer_call {
   int32_t combine_recv_num_sms;
   int32_t up_num_sms;
   int32_t down_num_sms;
-  int32_t reserved;
+  uint32_t most_tokens;
 } weft_moe_layer_call;
 weft_code weft_moe_layer_call_init(weft_moe_layer_call* call, size_t size);
 

@@ -49,6 +49,7 @@ class Exchange:
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
+        most_tokens: int = 0,
         blocks: int = 0,
         threads: int = 0,
         **outputs: torch.Tensor | None,
@@ -56,7 +57,7 @@ class Exchange:
         """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
-        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds)
+        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
         return handle
 
@@ -70,13 +71,14 @@ class Exchange:
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
+        most_tokens: int = 0,
         blocks: int = 0,
         threads: int = 0,
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
-        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds)
+        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
 

@@ -9,13 +9,14 @@ import torch
 from weft import _core
 from weft._core import Group as CoreGroup
 from weft.torch import _operators as operators
+from weft.torch._columns import Columns
 from weft.torch._counts import Counts
 from weft.torch._operators import CURRENT_STREAM, Watched, is_compiling
 
 Message = tuple[torch.Tensor, int] | tuple[torch.Tensor, int, int]
 
 
-class Group:
+class Group(Columns):
     """A weft.Group for tensors of torch. The methods are those of weft.Group, and their docstrings hold.
 
     Keep it as long as graphs are replayed that were captured with it.
@@ -123,27 +124,6 @@ class Group:
             except Watched:
                 pass
         operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, options)
-
-    def all_gather_columns(
-        self,
-        output: torch.Tensor,
-        input: torch.Tensor,
-        *,
-        scale: float = 1.0,
-        soft_cap: float = 0.0,
-        tag: int = 0,
-        blocks: int = 0,
-        threads: int = 0,
-    ) -> None:
-        """output = the inputs of all ranks beside each other: [rows, columns], scaled and capped on their way."""
-        options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
-            try:
-                self.group.all_gather_columns(output, input, scale=scale, soft_cap=soft_cap, stream=CURRENT_STREAM)
-                return
-            except Watched:
-                pass
-        operators.call(operators.ops.all_gather_columns.default, output, input, self.number, scale, soft_cap, options)
 
     def all_to_all(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0

@@ -205,6 +205,7 @@ class Run {
             .topk_ids_are_i64 = call_.topk_ids_are_i64,
             .topk_weights = call_.topk_weights,
             .tokens = call_.tokens,
+            .most_tokens = call_.most_tokens,
             .output = at(layer_.memory.rows),
             .output_scales = at(layer_.memory.scales),
             .counts = counts(),
@@ -285,29 +286,29 @@ std::size_t MoeLayer::workspace_bytes() const {
 
 namespace {
 
-Rounds checked(const detail::ExchangeShape& shape, const MoeLayerCall& call) {
+Rounds checked(const detail::ExchangeState& exchange, const MoeLayerCall& call) {
   require(call.up != nullptr && call.down != nullptr, "up, down: both GEMMs must be given");
   require(call.workspace != nullptr && reinterpret_cast<std::uintptr_t>(call.workspace) % 256 == 0,
           "workspace: {} is null or not aligned to 256 bytes", call.workspace);
   require(call.schedule != LayerSchedule::plain || call.rounds.count == 1,
           "rounds.count: {} is not 1, and the schedule is plain", call.rounds.count);
-  return detail::plan_rounds(shape, call.rounds);
+  return detail::plan_rounds(exchange.shape(), exchange.takes_ring(call.most_tokens), call.rounds);
 }
 
 }  // namespace
 
 void MoeLayer::run(const MoeLayerCall& call) const {
   const auto layer = state_;
-  const ExchangeShape& shape = layer->exchange.state_->shape();
-  const Rounds rounds = checked(shape, call);
-  Run(*layer, shape, call, rounds).make();
+  const detail::ExchangeState& exchange = *layer->exchange.state_;
+  const Rounds rounds = checked(exchange, call);
+  Run(*layer, exchange.shape(), call, rounds).make();
 }
 
 void MoeLayer::run_experts(const MoeLayerCall& call) const {
   const auto layer = state_;
-  const ExchangeShape& shape = layer->exchange.state_->shape();
-  const Rounds rounds = checked(shape, call);
-  Run(*layer, shape, call, rounds).make_experts();
+  const detail::ExchangeState& exchange = *layer->exchange.state_;
+  const Rounds rounds = checked(exchange, call);
+  Run(*layer, exchange.shape(), call, rounds).make_experts();
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
+#include "ops/moe/exchange_checks.hpp"
 #include "ops/moe/exchange_grid.hpp"
 #include "ops/moe/exchange_state.hpp"
 #include "ops/moe/moe_kernels.hpp"
@@ -25,64 +26,14 @@ using detail::kWait;
 using detail::Phases;
 using detail::require;
 
-void check_address(const char* name, const void* data, std::size_t alignment) {
-  require(data != nullptr, "{}: null", name);
-  require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
-          alignment);
-}
-void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
-  check_address(name, data, alignment);
-  detail::check_buffer(group, name, data);
-}
-void check_host_words(const GroupState& group, const char* name, const std::uint64_t* data) {
-  check_address(name, data, sizeof(*data));
-  group.communicator().fabric().check_host_memory(name, data);
-}
-
-// Outputs that the layout needs must be there. Other outputs are optional if the layout has them.
-void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
-  const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
-  const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
-    if (needed || data != nullptr) check_tensor(group, name, data, alignment);
-  };
-  const auto forbid = [&](const char* name, const void* data, bool forbidden) {
-    require(!forbidden || data == nullptr, "{}: not null, and layout {} has none", name, weft::name(shape.layout));
-  };
-  check("source_tokens", args.source_tokens, 4, by_rank);
-  check("offsets", args.offsets, 4, shape.layout == RowLayout::expert_contiguous);
-  forbid("offsets", args.offsets, shape.layout != RowLayout::expert_contiguous);
-  forbid("output_sources", args.output_sources, by_rank);
-  forbid("output_ids", args.output_ids, !by_rank);
-  forbid("output_weights", args.output_weights, !by_rank);
-  require(shape.weighted || args.output_weights == nullptr,
-          "output_weights: not null, and the exchange is not weighted");
-  if (shape.local != 0) {
-    check("output", args.output, 16, true);
-    check("output_scales", args.output_scales, 4, scaled);
-    check("counts", args.counts, 4, true);
-  }
-  check("output_sources", args.output_sources, 4, false);
-  check("source_wait_ns", args.source_wait_ns, 8, false);
-  if (args.host_counts != nullptr) check_host_words(group, "host_counts", args.host_counts);
-  check("output_ids", args.output_ids, 4, by_rank);
-  check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
-}
-
-void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
-  require(args.tokens <= shape.tokens, "tokens: {} is not between 0 and {}", args.tokens, shape.tokens);
-  if (args.tokens == 0) return;
-  check_tensor(group, "input", args.input, 16);
-  if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
-  check_tensor(group, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
-  if (shape.carries_weights) check_tensor(group, "topk_weights", args.topk_weights, 4);
-}
-
-detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t tokens, Phases phases,
+detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, const DispatchHandle& handle, Phases phases,
                                    const Launch& launch) {
   const GroupState& channel = exchange.dispatch_channel();
   return {.shape = exchange.shape(),
           .ranks = static_cast<std::uint32_t>(channel.size()),
-          .tokens = tokens,
+          .tokens = handle.tokens,
+          .most_tokens = handle.most_tokens,
+          .ring = exchange.takes_ring(handle.most_tokens),
           .phases = phases,
           .launch = launch,
           .most_blocks = channel.communicator().max_blocks(),
@@ -97,10 +48,12 @@ struct ExchangeWords {
   static constexpr std::string_view kKind = "exchange";
   InFlight::Side side;
   bool wait;
-  std::uint32_t tag, rounds;
+  std::uint32_t tag, most_tokens, rounds;
   std::uint32_t round;  // of this launch; detail::kNone: all, or none
   std::string text() const {
-    const std::string call = wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}", name(side), tag);
+    const std::string most = most_tokens != 0 ? fmt::format(", most_tokens {}", most_tokens) : "";
+    const std::string call =
+        wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}{}", name(side), tag, most);
     if (rounds == 1) return call;
     return round != detail::kNone ? fmt::format("{}, round {} of 0 to {}", call, round, rounds - 1)
                                   : fmt::format("{}, {} rounds", call, rounds);
@@ -111,8 +64,8 @@ struct ExchangeWords {
 template <InFlight::Side side, class Args>
 class HalfCall : public detail::GroupCall {
  public:
-  HalfCall(const Group& group, ExchangeState& exchange, const Args& args)
-      : GroupCall(group, args.stream), exchange_(exchange), args_(args) {}
+  HalfCall(const Group& group, ExchangeState& exchange, const Args& args, std::uint32_t most_tokens)
+      : GroupCall(group, args.stream), exchange_(exchange), args_(args), ring_(exchange.takes_ring(most_tokens)) {}
 
   GroupState& channel() const {
     return side == InFlight::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
@@ -125,25 +78,28 @@ class HalfCall : public detail::GroupCall {
     if (exchange_.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
     const GroupState& dispatch = exchange_.dispatch_channel();
     dispatch.communicator().check_process();
-    const bool many = exchange_.shape().ring_rows != 0 && side == InFlight::Side::dispatch;
+    const bool many = ring_ && side == InFlight::Side::dispatch;
     detail::check_launch(dispatch, args_.launch, many ? detail::kRingDispatchThreads : detail::kMoveThreads);
-    require(exchange_.shape().ring_rows == 0 || detail::suits_ring(args_.launch.threads),
+    require(!ring_ || detail::suits_ring(args_.launch.threads),
             "launch.threads: {} is not 0, 32, 64 or a multiple of {}, which the ring path asks for",
             args_.launch.threads, detail::kWarpGroupThreads);
     const int most = detail::most_ring_blocks(dispatch.communicator().fabric().max_blocks());
-    require(exchange_.shape().ring_rows == 0 || args_.launch.blocks <= most,
-            "launch.blocks: {} is not 0 or between 2 and {} on the ring path", args_.launch.blocks, most);
+    require(!ring_ || args_.launch.blocks <= most, "launch.blocks: {} is not 0 or between 2 and {} on the ring path",
+            args_.launch.blocks, most);
     dispatch.communicator().fabric().check_stream(stream());
   }
   // Nobody frees a ring's places between a send and its wait.
   void check_half(std::uint32_t tokens) const {
     const std::uint32_t places = exchange_.shape().ring_rows;
-    require(places == 0 || tokens <= places,
+    require(!ring_ || tokens <= places,
             "tokens: {} is more than the {} of MoeExchangeArgs::ring_rows, so only the joined call serves them", tokens,
             places);
   }
   void begin(DispatchHandle handle) {
-    const std::uint64_t division = detail::division_of(rounds_);
+    std::uint64_t division = detail::division_of(rounds_);
+    if (handle.most_tokens != 0) {
+      division = detail::fingerprint(detail::NameHash("most_tokens"), division, handle.most_tokens);
+    }
     sent_ = {handle, detail::fingerprint(name(side), args_.tag, division), rounds_};
   }
   detail::CallName call_name(Phases phases) const {
@@ -151,12 +107,14 @@ class HalfCall : public detail::GroupCall {
     return {sent_.fingerprint, ExchangeWords{.side = side,
                                              .wait = phases == kWait,
                                              .tag = args_.tag,
+                                             .most_tokens = sent_.handle.most_tokens,
                                              .rounds = sent_.rounds.count,
                                              .round = one_round ? sent_.rounds.current : detail::kNone}};
   }
 
   ExchangeState& exchange_;
   const Args& args_;
+  const bool ring_;  // rows flow through the ring
   detail::Rounds rounds_ = {};
   detail::SentCall sent_{};
 };
@@ -166,39 +124,40 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
  public:
   static constexpr const char* kRange = phases == kWait ? "weft::dispatch_wait" : "weft::dispatch";
   static constexpr bool kPeersWait = phases != kWait;
-  using HalfCall::HalfCall;
+  Dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args)
+      : HalfCall(group, exchange, args, args.most_tokens) {}
   Dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, DispatchHandle handle)
-      : HalfCall(group, exchange, args) {
+      : HalfCall(group, exchange, args, handle.most_tokens) {
     sent_.handle = handle;
   }
 
   void check() {
     check_call(detail::name_of_operation<Dispatch>());
-    if (phases != kWait) check_inputs(channel(), exchange_.shape(), args_);
+    if (phases != kWait) detail::check_inputs(channel(), exchange_.shape(), args_);
     if (phases == kSend) check_half(args_.tokens);
-    if (phases != kSend) check_outputs(channel(), exchange_.shape(), args_);
+    if (phases != kSend) detail::check_outputs(channel(), exchange_.shape(), args_);
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle, args_.round);
     } else {
-      rounds_ = detail::plan_rounds(exchange_.shape(), args_.rounds);
+      rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.rounds);
       exchange_.in_flight().check_nothing_sent(InFlight::Side::dispatch);
     }
   }
 
   detail::CallName plan(bool kept) {
-    if constexpr (phases != kWait) begin(exchange_.in_flight().take_slot(args_.tokens, kept));
+    if constexpr (phases != kWait) begin(exchange_.in_flight().take_slot(args_.tokens, args_.most_tokens, kept));
     return call_name(phases);
   }
 
   template <class Run>
   void each_step(Run run) const {
     const DispatchHandle handle = sent_.handle;
-    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, handle.tokens, phases, args_.launch));
+    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, handle, phases, args_.launch));
     const ExchangeShape& shape = exchange_.shape();
-    const bool ring = shape.ring_rows != 0, rounds = sent_.rounds.count != 1;
-    const detail::DispatchQuery query{exchange_.args().type, shape.cast, shape.scale_order, ring, rounds};
+    const bool rounds = sent_.rounds.count != 1;
+    const detail::DispatchQuery query{exchange_.args().type, shape.cast, shape.scale_order, ring_, rounds};
     run({.call = {},
-         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot),
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_),
                                                    .phases = phases,
                                                    .input = args_.input,
                                                    .scales = args_.scales,
@@ -225,36 +184,18 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
   }
 };
 
-// Tensors that a combine's send uses, or its wait, or both.
-void check_combine_weights(const ExchangeState& exchange, const CombineArgs& args) {
-  require(exchange.args().weights_at_combine || args.topk_weights == nullptr,
-          "topk_weights: not null, and MoeExchangeArgs::weights_at_combine is false");
-  if (exchange.args().weights_at_combine && args.handle.tokens != 0)
-    check_tensor(exchange.combine_channel(), "topk_weights", args.topk_weights, 4);
-}
-void check_combine_input(const ExchangeState& exchange, const CombineArgs& args) {
-  if (exchange.shape().local != 0) check_tensor(exchange.combine_channel(), "input", args.input, 16);
-}
-void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
-  const GroupState& group = exchange.combine_channel();
-  if (args.handle.tokens != 0) {
-    check_tensor(group, "output", args.output, 16);
-    if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
-  }
-  if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
-}
-
 template <Phases phases>
 class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
  public:
   static constexpr const char* kRange = phases == kWait ? "weft::combine_wait" : "weft::combine";
-  using HalfCall::HalfCall;
+  Combine(const Group& group, ExchangeState& exchange, const CombineArgs& args)
+      : HalfCall(group, exchange, args, args.handle.most_tokens) {}
 
   // A wait that sends rows.
   bool serves() const {
     // A peer that makes the joined call may have more tokens than the ring has places.
     const ExchangeShape& shape = exchange_.shape();
-    return exchange_.args().weights_at_combine || (shape.ring_rows != 0 && shape.tokens > shape.ring_rows);
+    return exchange_.args().weights_at_combine || (ring_ && shape.tokens > shape.ring_rows);
   }
   bool is_later_round() const { return phases == kSend && args_.round != 0; }
   bool peers_wait() const { return (phases != kWait && !is_later_round()) || serves(); }
@@ -264,15 +205,15 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     if (phases != kJoined) check_half(args_.handle.tokens);
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().all_sent(args_.handle);
-      check_combine_output(exchange_, args_);
-      if (serves()) check_combine_input(exchange_, args_);
+      detail::check_combine_output(exchange_, args_);
+      if (serves()) detail::check_combine_input(exchange_, args_);
     } else {
       check_rounds();
       require(args_.handle.tokens <= exchange_.shape().tokens, "handle: {} tokens are more than the {} of the exchange",
               args_.handle.tokens, exchange_.shape().tokens);
-      check_combine_weights(exchange_, args_);
-      if (phases == kJoined || !exchange_.args().weights_at_combine) check_combine_input(exchange_, args_);
-      if (phases == kJoined) check_combine_output(exchange_, args_);
+      detail::check_combine_weights(exchange_, args_);
+      if (phases == kJoined || !exchange_.args().weights_at_combine) detail::check_combine_input(exchange_, args_);
+      if (phases == kJoined) detail::check_combine_output(exchange_, args_);
       if (!is_later_round()) exchange_.in_flight().check_nothing_sent(InFlight::Side::combine);
     }
   }
@@ -284,15 +225,14 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
 
   template <class Run>
   void each_step(Run run) const {
-    const detail::ExchangeGrid grid =
-        detail::combine_grid(grid_args(exchange_, args_.handle.tokens, phases, args_.launch));
+    const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange_, args_.handle, phases, args_.launch));
     const detail::CombineQuery query{.type = exchange_.args().combine_type,
                                      .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size()),
-                                     .ring = exchange_.shape().ring_rows != 0,
+                                     .ring = ring_,
                                      .late = exchange_.args().weights_at_combine,
                                      .rounds = sent_.rounds.count != 1};
     run({.call = {},
-         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot),
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot, ring_),
                                                    .phases = phases,
                                                    .senders = grid.senders,
                                                    .warp_groups = grid.warp_groups,
@@ -311,7 +251,7 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
  private:
   // The first send of a call gives its rounds; a later one continues it.
   void check_rounds() {
-    rounds_ = detail::plan_rounds(exchange_.shape(), args_.rounds);
+    rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.rounds);
     const std::uint32_t round = phases == kSend ? args_.round : 0;
     const std::uint32_t end = phases == kSend && round < rounds_.count ? rounds_.experts(round).end : detail::kNone;
     exchange_.in_flight().check_combine(args_.handle, kept(), end);

@@ -16,7 +16,7 @@ namespace weft::detail {
 inline constexpr std::uint32_t kMaxTopK = 32;
 inline constexpr std::uint32_t kMaxExperts = 4096;
 inline constexpr std::uint32_t kMaxExchangeTokens = 16384;
-inline constexpr std::uint32_t kMaxSlotTokens = 1024;  // RowPath::slots
+inline constexpr std::uint32_t kMaxSlotTokens = 1024;
 inline constexpr std::uint32_t kMaxHandles = 64;
 inline constexpr std::uint32_t kMostRounds = 16;
 
@@ -43,7 +43,8 @@ struct ScaleColumns {
 };
 
 struct ExchangeShape {
-  std::uint32_t tokens, experts, top_k, capacity;
+  std::uint32_t tokens;  // most of a rank: buffers and tables have places for so many
+  std::uint32_t experts, top_k, capacity;
   std::uint32_t replicas;       // of all experts; as many as experts if none has several
   std::uint32_t even;           // experts of each rank, if all have as many, in contiguous blocks; else 0
   std::uint64_t per_even;       // 2³² / even, rounded up: replica · per_even / 2³² is replica / even
@@ -59,7 +60,9 @@ struct ExchangeShape {
   std::uint32_t combine_packs;
   std::uint32_t alignment;      // of contiguous experts
   std::uint32_t rows;           // of this rank's output
-  std::uint32_t ring_rows = 0;  // of each rank that buffers hold at once, a power of two; 0: RowPath::slots
+  std::uint32_t slots = 0;      // tokens of each rank that have a place of their own; all of them without a ring
+  std::uint32_t source_rows;    // MoeExchangeArgs::tokens, by which outputs number the tokens of all ranks
+  std::uint32_t ring_rows = 0;  // of each rank that a ring holds at once, a power of two; 0: there is no ring
   // Packs of a row in a ring: of its head, of its head and its payload, and from its place to the next.
   std::uint32_t ring_head = 0, ring_packs = 0, ring_stride = 0;
   ScaleColumns scale_columns;
@@ -69,18 +72,42 @@ struct ExchangeShape {
   bool weighted;
   bool drop;
   bool carries_weights;  // dispatch does; if not, combine may (LateWeights)
+
+  // As a call sees it whose rows go by slots or by the ring.
+  constexpr ExchangeShape of_call(bool ring) const {
+    ExchangeShape shape = *this;
+    if (!ring) shape.tokens = slots;
+    return shape;
+  }
 };
 
-// Byte offsets in the region of dispatch or of combine. The same on every rank.
+// Byte offsets in the region of dispatch or of combine that a call uses: its rows and results go by slots or by a ring.
+// The same on every rank.
+struct ExchangeAreas {
+  std::uint64_t counts, records, rows, results;
+};
+
+// Slots and a ring lie beside each other, as a call takes either of them. Kernels get their call's areas alone: they
+// read their arguments through a cold cache.
 struct ExchangeLayout {
-  std::uint64_t counts;   // [bank][sender][most_local + 1] words: count or, in the last one, tokens; flag
-  std::uint64_t records;  // [bank][sender][token][k] lines: local expert and ordinal, weight
-  std::uint64_t rows;     // [bank][sender][token][row_packs]; RowPath::ring: as in ops/moe/ring.hpp
+  std::uint64_t counts;     // [bank][sender][most_local + 1] words: count or, in the last one, tokens; flag
+  std::uint64_t records;    // [bank][sender][slots][k] lines: local expert and ordinal, weight
+  std::uint64_t rows;       // [bank][sender][slots][row_packs]
+  std::uint64_t ring_rows;  // as in ops/moe/ring.hpp, as all of a ring
   std::uint64_t dispatch_bytes;
-  std::uint64_t results;  // [bank][sender][token][combine_packs]
+  std::uint64_t results;  // [bank][sender][slots][combine_packs]
+  std::uint64_t ring_results;
+  std::uint64_t late_weights;  // [sender][tokens][k] words (LateWeights)
   std::uint64_t combine_bytes;
-  // RowPath::ring, in either region: signals and credits, as in RegionLayout::pipeline_signals and pipeline_credits.
+  // In either region: as in RegionLayout::pipeline_signals and pipeline_credits.
   std::uint64_t ring_signals, ring_credits;
+
+  constexpr ExchangeAreas areas(bool ring) const {
+    return {.counts = counts,
+            .records = records,
+            .rows = ring ? ring_rows : rows,
+            .results = ring ? ring_results : results};
+  }
 };
 
 constexpr std::uint64_t aligned_to_line(std::uint64_t bytes) {
@@ -198,38 +225,35 @@ constexpr void plan_ring_row(ExchangeShape& shape) {
   shape.ring_stride = (shape.ring_packs + 7) / 8 * 8;
 }
 
-// Weights that come with combine lie behind the results.
-constexpr std::uint64_t late_weights_at(std::uint32_t ranks, const ExchangeShape& shape, std::uint64_t results) {
-  const std::uint32_t places = shape.ring_rows != 0 ? shape.ring_rows : shape.tokens;
-  return results + aligned_to_line(std::uint64_t{kBanks} * ranks * places * shape.combine_packs * sizeof(Pack));
-}
 constexpr std::uint64_t late_weights_bytes(std::uint32_t ranks, const ExchangeShape& shape) {
   if (!shape.weighted || shape.carries_weights) return 0;
   return aligned_to_line(std::uint64_t{ranks} * shape.tokens * shape.top_k * sizeof(std::uint64_t));
 }
 
 constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {
-  const bool ring = shape.ring_rows != 0;
-  const std::uint64_t rows = std::uint64_t{kBanks} * ranks * (ring ? shape.ring_rows : shape.tokens);
+  const std::uint64_t slots = std::uint64_t{kBanks} * ranks * shape.slots;
+  const std::uint64_t places = std::uint64_t{kBanks} * ranks * shape.ring_rows;
   ExchangeLayout layout{};
   layout.ring_signals = aligned_to_line(std::uint64_t{kBanks + 1} * ranks * sizeof(std::uint64_t));  // behind headers
-  layout.ring_credits = layout.ring_signals + aligned_to_line(ring ? rows * sizeof(std::uint64_t) : 0);
-  const std::uint64_t words = layout.ring_credits + aligned_to_line(ring ? rows / kBanks * sizeof(std::uint64_t) : 0);
+  layout.ring_credits = layout.ring_signals + aligned_to_line(places * sizeof(std::uint64_t));
+  const std::uint64_t words = layout.ring_credits + aligned_to_line(places / kBanks * sizeof(std::uint64_t));
   layout.counts = words;
   layout.records =
       layout.counts + aligned_to_line(std::uint64_t{kBanks} * ranks * (shape.most_local + 1) * sizeof(std::uint64_t));
-  layout.rows = layout.records + aligned_to_line(ring ? 0 : rows * shape.top_k * sizeof(Pack));
-  const std::uint64_t row_packs = ring ? shape.ring_stride : shape.row_packs;
-  layout.dispatch_bytes = layout.rows + aligned_to_line(rows * row_packs * sizeof(Pack));
+  layout.rows = layout.records + aligned_to_line(slots * shape.top_k * sizeof(Pack));
+  layout.ring_rows = layout.rows + aligned_to_line(slots * shape.row_packs * sizeof(Pack));
+  layout.dispatch_bytes = layout.ring_rows + aligned_to_line(places * shape.ring_stride * sizeof(Pack));
   layout.results = words;
-  layout.combine_bytes = late_weights_at(ranks, shape, layout.results) + late_weights_bytes(ranks, shape);
+  layout.ring_results = layout.results + aligned_to_line(slots * shape.combine_packs * sizeof(Pack));
+  layout.late_weights = layout.ring_results + aligned_to_line(places * shape.combine_packs * sizeof(Pack));
+  layout.combine_bytes = layout.late_weights + late_weights_bytes(ranks, shape);
   return layout;
 }
 
 // The argument that every kernel of an exchange gets.
 struct ExchangeView {
   ExchangeShape shape;
-  ExchangeLayout layout;
+  ExchangeAreas areas;
   const ExpertHome* homes;             // by replica; not read if blocks are even
   const std::uint32_t* first_replica;  // by expert, and their end; null if no expert has several
   RoutingTables tables;                // of the handle slot
@@ -272,8 +296,7 @@ struct DispatchWork {
   std::uint32_t tokens;
   // Warps of each block that send rows and do nothing else; the others do all else. 0: all do everything.
   std::uint32_t senders;
-  std::uint32_t warp_groups =
-      1;  // RowPath::ring: of each block; `senders` is then a number of warp groups of all blocks
+  std::uint32_t warp_groups = 1;  // by a ring: of each block; `senders` is then a number of warp groups of all blocks
   bool wide_ids;
   bool discard;
   void* output;
@@ -289,11 +312,12 @@ struct DispatchWork {
   Rounds rounds = {};  // last: kernels without rounds do not read it ahead
 };
 
-// Weights that are given to combine.
+// Weights that are given to combine. Calls by slots and by a ring have one place for them.
 struct LateWeights {
   const float* given;     // [tokens, top_k] of this rank's tokens
-  std::uint64_t arrived;  // byte offset in combine's region: [sender][token][top_k] words of weight and flag
+  std::uint64_t arrived;  // byte offset in combine's region: [sender][places][top_k] words of weight and flag
   std::uint32_t tokens;   // of this rank
+  std::uint32_t places;   // of each sender: MoeExchangeArgs::tokens
 };
 
 struct CombineWork {

@@ -24,6 +24,7 @@ ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
 }
 
 std::uint64_t tokens_of(const ExchangeGridArgs& args) {
+  if (args.most_tokens != 0) return args.most_tokens;
   return args.tokens != 0 ? args.tokens : args.shape.tokens;
 }
 // Rows that this rank gets, or returns.
@@ -114,7 +115,7 @@ ExchangeGrid ring_grid(const ExchangeGridArgs& args, int most_threads, const Rin
 // four of either (moe_send.hpp).
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const ExchangeShape& shape = args.shape;
-  if (shape.ring_rows != 0) return ring_grid(args, kRingDispatchThreads, dispatch_work(args));
+  if (args.ring) return ring_grid(args, kRingDispatchThreads, dispatch_work(args));
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
@@ -125,7 +126,7 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
 }
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
-  if (args.shape.ring_rows != 0) return ring_grid(args, kMoveThreads, combine_work(args));
+  if (args.ring) return ring_grid(args, kMoveThreads, combine_work(args));
   ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
   grid.pairs = rows_of_all(args) >= kRowsForPairs;
   if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;

@@ -19,15 +19,17 @@ struct ExchangeGrid {
 
 struct ExchangeGridArgs {
   const ExchangeShape& shape;
-  std::uint32_t ranks;   // of the group
-  std::uint32_t tokens;  // of this rank
+  std::uint32_t ranks;        // of the group
+  std::uint32_t tokens;       // of this rank
+  std::uint32_t most_tokens;  // as in DispatchArgs
+  bool ring;                  // rows flow through a ring
   Phases phases;
   Launch launch;            // what of it is not 0 is taken as it is
   int most_blocks;          // of one call, the control block included
   bool one_thread = false;  // on a CPU rank
 };
-// The grid assumes that each rank has as many tokens as this one. A rank without tokens does not know the others'
-// number and assumes the most that they may have.
+// If the caller does not know the most tokens of a rank, the grid assumes that each rank has as many as this one. A
+// rank without tokens then assumes the most that others may have.
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args);
 ExchangeGrid combine_grid(const ExchangeGridArgs& args);
 

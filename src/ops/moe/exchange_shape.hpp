@@ -92,14 +92,21 @@ constexpr std::uint32_t default_ring_rows(std::uint32_t ranks) {
   constexpr std::uint32_t kRowsOfAll = 4096, kLeast = 512;
   return std::max(std::bit_floor(kRowsOfAll / ranks), kLeast);
 }
-constexpr bool takes_ring(const MoeExchangeArgs& args) {
+constexpr bool has_ring(const MoeExchangeArgs& args) {
   return args.path == RowPath::ring || (args.path == RowPath::automatic && args.tokens > kMaxSlotTokens);
 }
 // ExchangeShape::ring_rows. No more than tokens need.
 constexpr std::uint32_t ring_rows(std::uint32_t ranks, const MoeExchangeArgs& args) {
-  if (!takes_ring(args)) return 0;
+  if (!has_ring(args)) return 0;
   if (args.ring_rows != 0) return args.ring_rows;
   return std::min(default_ring_rows(ranks), std::max(32u, std::bit_ceil(args.tokens)));
+}
+
+// ExchangeShape::slots. Calls of a few tokens are faster by slots (docs/notes/0042-copies-in-bulk.md).
+constexpr std::uint32_t slots(const MoeExchangeArgs& args) {
+  constexpr std::uint32_t kBesideRing = 128;
+  if (!has_ring(args)) return args.tokens;
+  return args.slot_tokens != 0 || args.path == RowPath::ring ? args.slot_tokens : kBesideRing;
 }
 
 // The shape of `rank` among `ranks`. Throws nothing: the arguments have been checked.
@@ -125,6 +132,8 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   shape.scale_bytes = args.scale_bytes;
   shape.cast = args.cast;
   plan_row(shape);
+  shape.slots = slots(args);
+  shape.source_rows = args.tokens;
   shape.ring_rows = ring_rows(ranks, args);
   plan_ring_row(shape);
   shape.scale_order = args.scale_order;

@@ -30,7 +30,7 @@ struct AgreedExchange {
   Overflow overflow;
   bool weighted, weights_at_combine;
   RowPath path;
-  std::uint32_t ring_rows;
+  std::uint32_t ring_rows, slot_tokens;
 };
 
 std::string describe(const AgreedExchange& a) {
@@ -38,10 +38,11 @@ std::string describe(const AgreedExchange& a) {
       "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, handles {}, "
       "rank_of_expert {:08x}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, weighted {}, "
       "weights_at_combine {}, "
-      "path {}, ring_rows {}",
+      "path {}, ring_rows {}, slot_tokens {}",
       a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
-      name(a.combine_type), static_cast<int>(a.overflow), a.weighted, a.weights_at_combine, name(a.path), a.ring_rows);
+      name(a.combine_type), static_cast<int>(a.overflow), a.weighted, a.weights_at_combine, name(a.path), a.ring_rows,
+      a.slot_tokens);
 }
 
 }  // namespace
@@ -52,12 +53,17 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
   const std::uint32_t most_tokens = args.path == RowPath::slots ? kMaxSlotTokens : kMaxExchangeTokens;
   check_argument(args.tokens >= 1 && args.tokens <= most_tokens, "MoeExchangeArgs::tokens", args.tokens,
                  fmt::format("between 1 and {}", most_tokens));
-  check_argument(args.ring_rows == 0 || takes_ring(args), "MoeExchangeArgs::ring_rows", args.ring_rows,
+  check_argument(args.ring_rows == 0 || has_ring(args), "MoeExchangeArgs::ring_rows", args.ring_rows,
                  "0, and rows take no ring");
   check_argument(args.ring_rows == 0 || (std::has_single_bit(args.ring_rows) && args.ring_rows >= 32 &&
                                          args.ring_rows <= kMaxExchangeTokens),
                  "MoeExchangeArgs::ring_rows", args.ring_rows,
                  fmt::format("0 or a power of two between 32 and {}", kMaxExchangeTokens));
+  check_argument(args.slot_tokens == 0 || has_ring(args), "MoeExchangeArgs::slot_tokens", args.slot_tokens,
+                 "0, and all tokens have slots without a ring");
+  const std::uint32_t most_slots = std::min(args.tokens, kMaxSlotTokens);
+  check_argument(args.slot_tokens <= most_slots, "MoeExchangeArgs::slot_tokens", args.slot_tokens,
+                 fmt::format("between 0 and {}", most_slots));
   check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "MoeExchangeArgs::experts", args.experts,
                  "between 1 and 4096");
   check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "MoeExchangeArgs::top_k", args.top_k, "between 1 and 32");
@@ -94,10 +100,10 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) replicas += holders.size();
   check_argument(replicas <= kMaxExperts, "MoeExchangeArgs::ranks_of_expert: replicas", replicas,
                  fmt::format("{} at most", kMaxExperts));
-  check_argument(!takes_ring(args) || replicas <= kMostTallyWords, "MoeExchangeArgs::experts with all replicas",
-                 replicas, fmt::format("{} at most on the ring path", kMostTallyWords));
+  check_argument(!has_ring(args) || replicas <= kMostTallyWords, "MoeExchangeArgs::experts with all replicas", replicas,
+                 fmt::format("{} at most on the ring path", kMostTallyWords));
   const std::uint32_t groups = args.cast == RowCast::none ? 0 : args.hidden / kScaleColumns;
-  check_argument(!takes_ring(args) || ring_head_packs(args.top_k, groups) * sizeof(Pack) <= kGpuStageBytes,
+  check_argument(!has_ring(args) || ring_head_packs(args.top_k, groups) * sizeof(Pack) <= kGpuStageBytes,
                  "MoeExchangeArgs::hidden", args.hidden,
                  fmt::format("{} at most on the ring path with a cast and top-{}",
                              (kGpuStageBytes / sizeof(Pack) - args.top_k) * 4 * kScaleColumns, args.top_k));
@@ -182,6 +188,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeE
   mine.weights_at_combine = args.weights_at_combine;
   mine.path = args.path;
   mine.ring_rows = args.ring_rows;
+  mine.slot_tokens = args.slot_tokens;
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
   // Every rank looks at all of them, so all ranks throw if any does.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -256,22 +263,22 @@ void ExchangeState::set_released() {
   combine_.set_released();
 }
 
-ExchangeView ExchangeState::view(std::uint32_t handle_slot) const {
+ExchangeView ExchangeState::view(std::uint32_t handle_slot, bool ring) const {
   const auto ranks = static_cast<std::uint32_t>(group_.size());
   std::byte* const tables = memory() + tables_offset();
-  return {.shape = shape_,
-          .layout = layout_,
+  const ExchangeShape shape = shape_.of_call(ring);
+  return {.shape = shape,
+          .areas = layout_.areas(ring),
           .homes = reinterpret_cast<const ExpertHome*>(tables + tables_bytes()),
           .first_replica = map_.first_replica.empty()
                                ? nullptr
                                : reinterpret_cast<const std::uint32_t*>(tables + tables_bytes() + homes_bytes(map_)),
           .tables = RoutingTables::at(headers() + handle_slot,
-                                      tables + handle_slot * RoutingTables::bytes(ranks, shape_), ranks, shape_)};
+                                      tables + handle_slot * RoutingTables::bytes(ranks, shape_), ranks, shape)};
 }
 
 LateWeights ExchangeState::late_weights(const float* given, const DispatchHandle& handle) const {
-  const auto ranks = static_cast<std::uint32_t>(group_.size());
-  return {.given = given, .arrived = late_weights_at(ranks, shape_, layout_.results), .tokens = handle.tokens};
+  return {.given = given, .arrived = layout_.late_weights, .tokens = handle.tokens, .places = shape_.tokens};
 }
 
 }  // namespace weft::detail

@@ -36,6 +36,10 @@ class ExchangeState final : public Tenant {
 
   const MoeExchangeArgs& args() const { return args_; }
   const ExchangeShape& shape() const { return shape_; }
+  // Whether rows of a call flow through the ring. `most_tokens`: as in DispatchArgs.
+  bool takes_ring(std::uint32_t most_tokens) const {
+    return shape_.ring_rows != 0 && (most_tokens == 0 || most_tokens > shape_.slots);
+  }
   std::span<const std::uint32_t> experts() const { return experts_; }
   GroupState& dispatch_channel() { return dispatch_; }
   GroupState& combine_channel() { return combine_; }
@@ -52,7 +56,7 @@ class ExchangeState final : public Tenant {
   InFlight& in_flight() { return in_flight_; }
   const InFlight& in_flight() const { return in_flight_; }
 
-  ExchangeView view(std::uint32_t handle_slot) const;
+  ExchangeView view(std::uint32_t handle_slot, bool ring) const;
   LateWeights late_weights(const float* given, const DispatchHandle& handle) const;
   // This rank's word that is 1 once a dispatch has failed here.
   const detail::BlockWord* dispatch_admitted() const { return dispatch_.call(0).local->admitted; }

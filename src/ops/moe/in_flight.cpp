@@ -11,14 +11,15 @@ const char* name(InFlight::Side side) {
 
 }  // namespace
 
-DispatchHandle InFlight::take_slot(std::uint32_t tokens, bool captured) {
+DispatchHandle InFlight::take_slot(std::uint32_t tokens, std::uint32_t most_tokens, bool captured) {
   const std::scoped_lock lock(mutex_);
   const std::uint64_t index = dispatches_++ % eager_.size();
   if (!captured) eager_[index] = dispatches_;
   return {.slot = static_cast<std::uint32_t>(index),
           .exchange = exchange_,
           .number = captured ? 0 : dispatches_,
-          .tokens = tokens};
+          .tokens = tokens,
+          .most_tokens = most_tokens};
 }
 
 void InFlight::check_combine(DispatchHandle handle, bool captured, std::uint32_t end) const {

@@ -27,8 +27,9 @@ class InFlight {
   // `exchange`: as in its handles.
   InFlight(std::uint64_t exchange, std::uint32_t handles) : exchange_(exchange), eager_(handles) {}
 
-  // Takes the next handle slot for this rank's `tokens`. `captured`: the call is kept and made later.
-  DispatchHandle take_slot(std::uint32_t tokens, bool captured);
+  // Takes the next handle slot for this rank's `tokens`, and for `most_tokens` of any rank, if they are known.
+  // `captured`: the call is kept and made later.
+  DispatchHandle take_slot(std::uint32_t tokens, std::uint32_t most_tokens, bool captured);
   // Throws Errc::invalid_argument for a handle without a dispatch whose experts below `end` can be combined now.
   void check_combine(DispatchHandle handle, bool captured, std::uint32_t end) const;
 

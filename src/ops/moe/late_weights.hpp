@@ -20,7 +20,7 @@ namespace weft::detail {
 WEFT_FN std::uint64_t* late_weights(const Session& s, const CombineWork& work, std::uint32_t owner,
                                     std::uint32_t sender, std::uint32_t token) {
   const ExchangeShape& shape = work.exchange.shape;
-  const std::uint64_t index = std::uint64_t{sender} * shape.tokens + token;
+  const std::uint64_t index = std::uint64_t{sender} * work.late.places + token;
   return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + work.late.arrived) + index * shape.top_k;
 }
 
@@ -50,7 +50,7 @@ WEFT_FN void send_late_weights(T& team, const Session& s, const CombineWork& wor
 template <Team T>
 WEFT_FN void renew_late_weights(T& team, const Session& s, const CombineWork& work) {
   const ExchangeShape& shape = work.exchange.shape;
-  const std::uint32_t token = s.epoch % shape.tokens;
+  const std::uint32_t token = s.epoch % work.late.places;
   if (token < work.late.tokens) return;
   for (std::uint32_t i = team.thread_rank(); i < s.size() * shape.top_k; i += team.size()) {
     team.store(late_weights(s, work, i / shape.top_k, s.rank(), token) + i % shape.top_k,

@@ -134,7 +134,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
                             std::uint32_t token) {
     const ExchangeShape& shape = work.exchange.shape;
     const std::uint64_t index = std::uint64_t{s.epoch % kBanks * s.size() + sender} * shape.tokens + token;
-    return reinterpret_cast<Pack*>(region_of(*s.call, owner) + work.exchange.layout.results) +
+    return reinterpret_cast<Pack*>(region_of(*s.call, owner) + work.exchange.areas.results) +
            index * shape.combine_packs;
   }
   static WEFT_FN Packs row(const ExchangeShape& shape, const void* rows, std::uint64_t index) {

@@ -47,6 +47,21 @@ struct DispatchControl : MoeFrame<DispatchWork> {
     return true;
   }
 
+  // Records are not put back to rest. Every call, also by a ring, writes those of one token that it does not send, in
+  // turn. So none is older than a round of the slots, and none can be taken for one of a later round of the epochs.
+  // `sent`, `slots`: tokens whose records this call sends, and that have any.
+  template <Team T>
+  static WEFT_FN void renew_record(T& team, const Session& s, const Work& work, std::uint32_t sent,
+                                   std::uint32_t slots) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint32_t token = s.epoch / kBanks % slots;
+    if (token < sent) return;
+    for (std::uint32_t i = team.thread_rank(); i < s.size() * shape.top_k; i += team.size()) {
+      Pack* const record = area(s, work, i / shape.top_k, s.rank()).records_among(slots, token) + i % shape.top_k;
+      team.store(record, Line::encode<T::kAtomicBytes>({{kNone, 0, 0, 0}}, s.epoch));
+    }
+  }
+
   template <Team T>
   static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderAddress& header) {
     if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
@@ -136,16 +151,8 @@ struct MoeDispatch : DispatchControl {
   template <Team T>
   static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderAddress& header,
                                    std::uint32_t waiting) {
-    const ExchangeShape& shape = work.exchange.shape;
     if (!begin(team, s, work, header, waiting)) return false;
-    // Lines are not put back to rest. Every call writes one token that it does not have, in turn. So no line is older
-    // than a round of the tokens, and none can be taken for one of a later round of the epochs.
-    const std::uint32_t token = s.epoch / kBanks % shape.tokens;
-    if (token < work.tokens) return true;
-    for (std::uint32_t i = team.thread_rank(); i < s.size() * shape.top_k; i += team.size()) {
-      Pack* const record = area(s, work, i / shape.top_k, s.rank()).records(token) + i % shape.top_k;
-      team.store(record, Line::encode<T::kAtomicBytes>({{kNone, 0, 0, 0}}, s.epoch));
-    }
+    renew_record(team, s, work, work.tokens, work.exchange.shape.tokens);
     return true;
   }
 };

@@ -144,7 +144,7 @@ WEFT_FN void place_by_rank(const ExchangeView& exchange, std::uint32_t lane, std
                            Entries<T>& entries) {
   entries.kept = entries.here & (0 - entries.here);
   entries.row.each(lane, exchange.shape.top_k, [&](std::uint32_t, std::uint32_t& row, std::uint32_t) {
-    row = sender * exchange.shape.tokens + token;
+    row = sender * exchange.shape.source_rows + token;
   });
 }
 
@@ -176,7 +176,7 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   const ExchangeShape& shape = work.exchange.shape;
   const RoutingTables& tables = work.exchange.tables;
   const bool by_rank = shape.layout == RowLayout::rank_major;
-  const std::uint32_t source = sender * shape.tokens + token;
+  const std::uint32_t noted = sender * shape.tokens + token, source = sender * shape.source_rows + token;
   EntryCount all{0, last_expert(team, shape, lane, entries)};
   LaneArray<T, kMaxTopK> before{};  // kept entries in front of each
   for (std::uint32_t other = 0; other < shape.top_k; ++other) {
@@ -191,10 +191,10 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t row, std::uint32_t j) {
     if ((entries.kept >> k & 1u) == 0) return;
     const float weight = by_rank ? 1.0f : bits_of<float>(entries.weight.own[j]);
-    tables.entries[std::uint64_t{source} * shape.top_k + before.own[j]] = {row, weight};
+    tables.entries[std::uint64_t{noted} * shape.top_k + before.own[j]] = {row, weight};
     if (work.sources != nullptr) work.sources[row] = static_cast<std::int32_t>(source);
   });
-  if (lane == 0) tables.entry_counts[source] = entries.here != 0 ? all.word() : kNone;
+  if (lane == 0) tables.entry_counts[noted] = entries.here != 0 ? all.word() : kNone;
   if (!by_rank) return;
   entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t local, std::uint32_t j) {
     const std::uint64_t at = std::uint64_t{source} * shape.top_k + k;

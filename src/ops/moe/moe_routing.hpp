@@ -243,18 +243,20 @@ struct DispatchArea {
     return {region_of(*s.call, owner), &exchange, s.epoch % kBanks * s.size() + sender};
   }
   WEFT_FN std::uint64_t* counts() const {
-    return reinterpret_cast<std::uint64_t*>(region + exchange->layout.counts) + count_of(*exchange, slot, 0);
+    return reinterpret_cast<std::uint64_t*>(region + exchange->areas.counts) + count_of(*exchange, slot, 0);
   }
   static WEFT_FN std::uint64_t count_of(const ExchangeView& exchange, std::uint32_t slot, std::uint32_t local) {
     return std::uint64_t{slot} * (exchange.shape.most_local + 1) + local;
   }
   WEFT_FN std::uint64_t* tokens() const { return counts() + exchange->shape.most_local; }
-  WEFT_FN Pack* records(std::uint32_t token) const {
-    return reinterpret_cast<Pack*>(region + exchange->layout.records) +
-           (std::uint64_t{slot} * exchange->shape.tokens + token) * exchange->shape.top_k;
+  WEFT_FN Pack* records(std::uint32_t token) const { return records_among(exchange->shape.tokens, token); }
+  // `tokens`: of each sender that have records.
+  WEFT_FN Pack* records_among(std::uint32_t tokens, std::uint32_t token) const {
+    return reinterpret_cast<Pack*>(region + exchange->areas.records) +
+           (std::uint64_t{slot} * tokens + token) * exchange->shape.top_k;
   }
   WEFT_FN Pack* row(std::uint32_t token) const {
-    return reinterpret_cast<Pack*>(region + exchange->layout.rows) +
+    return reinterpret_cast<Pack*>(region + exchange->areas.rows) +
            (std::uint64_t{slot} * exchange->shape.tokens + token) * exchange->shape.row_packs;
   }
 };

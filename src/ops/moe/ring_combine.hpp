@@ -55,7 +55,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {
-    return {&s, work.exchange.layout.results, work.exchange.shape.combine_packs, !is_joined(work.phases)};
+    return {&s, work.exchange.areas.results, work.exchange.shape.combine_packs, !is_joined(work.phases)};
   }
 
   template <int phase, Team T>

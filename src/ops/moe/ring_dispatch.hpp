@@ -52,7 +52,7 @@ struct MoeRingDispatch : DispatchControl {
     // CPU rank the other blocks' parts of this phase come behind its own.
     const ExchangeShape& shape = work.exchange.shape;
     const bool waits = work.senders == 0 && shape.layout != RowLayout::rank_major && s.size() > 1;
-    return {&s, work.exchange.layout.rows, shape.ring_stride, waits || !is_joined(work.phases)};
+    return {&s, work.exchange.areas.rows, shape.ring_stride, waits || !is_joined(work.phases)};
   }
 
   template <int phase, Team T>
@@ -65,6 +65,7 @@ struct MoeRingDispatch : DispatchControl {
     if constexpr (phase == 0) {
       // The group counts together: it goes on or stops as one.
       if (!team.all(begin(team, s, work, p.header, state.waiting))) return false;
+      if (const std::uint32_t slots = work.exchange.shape.slots; slots != 0) renew_record(team, s, work, 0, slots);
       send_all_counts(team, s, work);
       return true;
     } else {

@@ -5,11 +5,13 @@
 
 namespace weft::detail {
 
-Rounds plan_rounds(const ExchangeShape& shape, const ExpertRounds& wanted) {
+Rounds plan_rounds(const ExchangeShape& shape, bool ring, const ExpertRounds& wanted) {
   const std::uint32_t count = wanted.count;
   require(count >= 1 && count <= kMostRounds, "rounds.count: {} is not between 1 and {}", count, kMostRounds);
-  require(count == 1 || shape.ring_rows == 0,
-          "rounds.count: {} rounds ask for RowPath::slots, and this exchange has a ring", count);
+  require(count == 1 || !ring,
+          "rounds.count: {} rounds ask for slots, and rows of this call take the ring: it has slots for most_tokens "
+          "of 1 to {}",
+          count, shape.slots);
   require(count == 1 || !shape.weighted || shape.carries_weights,
           "rounds.count: {} rounds ask for weights at dispatch, and this exchange takes them at combine", count);
   std::uint64_t experts = 0;

@@ -23,7 +23,6 @@ ExchangePlan::ExchangePlan(const Setup& setup)
     shapes_.push_back(detail::make_shape(ranks_, rank, setup.exchange, map_));
   }
   layout_ = detail::make_exchange_layout(ranks_, shapes_[0]);
-  late_weights_ = detail::late_weights_at(ranks_, shapes_[0], layout_.results);
 }
 
 std::shared_ptr<const Regions> exchange_regions(const Setup& setup) {
@@ -53,21 +52,20 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
   if (group != 0) {
     // Weights go to ranks that do not read them, too.
     // They have one bank, number 0.
-    add("weight", late_weights_, layout_.combine_bytes, AreaKind::word, std::uint64_t{shape.tokens} * shape.top_k,
-        sizeof(std::uint64_t));
+    add("weight", layout_.late_weights, layout_.combine_bytes, AreaKind::word,
+        std::uint64_t{shape.tokens} * shape.top_k, sizeof(std::uint64_t));
     add("combine.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
     add("combine.rejections", rejections, layout_.ring_signals, AreaKind::word, 1, sizeof(std::uint64_t));
-    if (shape.ring_rows != 0) return;
-    add("result", layout_.results, late_weights_, AreaKind::slot, shape.tokens, result);
+    if (shape.slots != 0) add("result", layout_.results, layout_.ring_results, AreaKind::slot, shape.slots, result);
     return;
   }
   add("dispatch.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
   add("dispatch.rejections", rejections, layout_.ring_signals, AreaKind::word, 1, sizeof(std::uint64_t));
   add("count", layout_.counts, layout_.records, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
-  if (shape.ring_rows != 0) return;
-  add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.tokens} * shape.top_k,
+  if (shape.slots == 0) return;
+  add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.slots} * shape.top_k,
       sizeof(Pack));
-  add("row", layout_.rows, layout_.dispatch_bytes, AreaKind::slot, shape.tokens, row);
+  add("row", layout_.rows, layout_.ring_rows, AreaKind::slot, shape.slots, row);
   if (!empty_columns_) ignore_empty_columns(memory, rank, region + layout_.rows);
 }
 
@@ -89,9 +87,9 @@ void ExchangePlan::name_ring(Memory& memory, unsigned group, unsigned rank, std:
   // Not every rank has a later row for the place, and looks at the credit.
   add("credit", layout_.ring_credits, credits_end, group == 0 ? read : AreaKind::word, sizeof(std::uint64_t));
   if (group == 0) {
-    add("row", layout_.rows, layout_.dispatch_bytes, read, std::uint64_t{shape.ring_stride} * sizeof(Pack));
+    add("row", layout_.ring_rows, layout_.dispatch_bytes, read, std::uint64_t{shape.ring_stride} * sizeof(Pack));
   } else {
-    add("result", layout_.results, late_weights_, read, std::uint64_t{shape.combine_packs} * sizeof(Pack));
+    add("result", layout_.ring_results, layout_.late_weights, read, std::uint64_t{shape.combine_packs} * sizeof(Pack));
   }
 }
 
@@ -100,7 +98,7 @@ void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size
   using Wire = detail::Escaped<16>;
   const detail::ExchangeShape& shape = shapes_[0];
   if (shape.segments != 1 || shape.payload_packs >= Wire::kColumns) return;
-  for (std::size_t i = 0; i < std::size_t{kBanks} * ranks_ * shape.tokens; ++i) {
+  for (std::size_t i = 0; i < std::size_t{kBanks} * ranks_ * shape.slots; ++i) {
     const std::size_t masks = rows + (i * shape.row_packs + shape.payload_packs) * sizeof(Pack);
     memory.add_area({masks + shape.payload_packs * sizeof(std::uint32_t),
                      masks + Wire::kColumns * sizeof(std::uint32_t), rank, AreaKind::ignored,
@@ -109,34 +107,38 @@ void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size
 }
 
 std::uint32_t ExchangePlan::renewed(unsigned group) const {
-  const bool has = group == 0 ? shapes_[0].ring_rows == 0 : late_weights_ != layout_.combine_bytes;
-  return has ? banks_renewed(group) * ranks_ * shapes_[0].tokens * shapes_[0].top_k : 0;
+  const bool has = group == 0 || layout_.late_weights != layout_.combine_bytes;
+  return has ? banks_renewed(group) * ranks_ * tokens_renewed(group) * shapes_[0].top_k : 0;
+}
+std::uint32_t ExchangePlan::tokens_renewed(unsigned group) const {
+  return group == 0 ? shapes_[0].slots : shapes_[0].tokens;
 }
 
 void ExchangePlan::age(std::byte* region, unsigned group, std::uint32_t epoch) const {
   const detail::ExchangeShape& shape = shapes_[0];
-  const std::uint32_t all = renewed(group), banks = banks_renewed(group);
+  const std::uint32_t all = renewed(group), banks = banks_renewed(group), tokens = tokens_renewed(group);
   for (std::uint32_t i = 0; i < all; ++i) {
-    const std::uint32_t token = i / shape.top_k % shape.tokens, bank = i / (all / banks);
+    const std::uint32_t token = i / shape.top_k % tokens, bank = i / (all / banks);
     std::uint32_t last = epoch - 1;
-    while (last % banks != bank || last / banks % shape.tokens != token) --last;
+    while (last % banks != bank || last / banks % tokens != token) --last;
     if (group == 0) {
       reinterpret_cast<Pack*>(region + layout_.records)[i] = Line::encode<16>({{detail::kNone, 0, 0, 0}}, last);
     } else {
-      reinterpret_cast<std::uint64_t*>(region + late_weights_)[i] = detail::FlaggedWord::encode(0, last);
+      reinterpret_cast<std::uint64_t*>(region + layout_.late_weights)[i] = detail::FlaggedWord::encode(0, last);
     }
   }
 }
 
 std::string ExchangePlan::check_ages(Memory& memory, const std::byte* region, unsigned group,
                                      std::uint32_t epoch) const {
-  const std::byte* const begin = region + (group == 0 ? layout_.records : late_weights_);
+  const std::byte* const begin = region + (group == 0 ? layout_.records : layout_.late_weights);
   const unsigned bytes = group == 0 ? sizeof(Pack) : sizeof(std::uint64_t);
   for (std::uint32_t i = 0; i < renewed(group); ++i) {
     const Memory::Location at = memory.locate(begin + std::size_t{i} * bytes, std::min(bytes, unit_));
     const std::uint32_t flag = memory.newest(at).word[group == 0 ? 1 : 0];
     const std::uint32_t age = Line::flag(epoch - flag);
-    if (age > banks_renewed(group) * shapes_[0].tokens) return fmt::format("{} is {} calls old", memory.name(at), age);
+    if (age > banks_renewed(group) * tokens_renewed(group))
+      return fmt::format("{} is {} calls old", memory.name(at), age);
   }
   return {};
 }

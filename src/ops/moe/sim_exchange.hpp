@@ -22,7 +22,6 @@ class ExchangePlan final : public Regions {
   // The channel of dispatch (group 0) or of combine.
   detail::RegionLayout channel(unsigned group) const override;
   void name_region(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const override;
-  std::uint64_t late_weights() const { return late_weights_; }  // as LateWeights::arrived
   void age(std::byte* region, unsigned group, std::uint32_t epoch) const override;
   std::string check_ages(Memory& memory, const std::byte* region, unsigned group, std::uint32_t epoch) const override;
 
@@ -30,6 +29,7 @@ class ExchangePlan final : public Regions {
   void name_ring(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const;
   void ignore_empty_columns(Memory& memory, unsigned rank, std::size_t rows) const;
   std::uint32_t renewed(unsigned group) const;  // records, or weights
+  std::uint32_t tokens_renewed(unsigned group) const;
   static std::uint32_t banks_renewed(unsigned group) { return group == 0 ? detail::kBanks : 1; }
 
   unsigned ranks_;
@@ -38,7 +38,6 @@ class ExchangePlan final : public Regions {
   detail::ExpertMap map_;
   std::vector<detail::ExchangeShape> shapes_;
   detail::ExchangeLayout layout_{};
-  std::uint64_t late_weights_ = 0;
 };
 
 }  // namespace weft::sim

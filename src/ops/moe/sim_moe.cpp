@@ -130,15 +130,20 @@ detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned
     const CallSetup& spec = setup_.calls[call];
     earlier += spec.moving == Moving::dispatch && spec.phases != detail::kWait && spec.replays < 0;
   }
-  const ExchangeShape& shape = plan_of(world_).shape(rank);
+  const bool ring = takes_ring(setup_.calls[dispatch]);
+  const ExchangeShape shape = plan_of(world_).shape(rank).of_call(ring);
   const std::size_t place = std::size_t{earlier % setup_.exchange.handles} * setup_.ranks + rank;
   return {
       .shape = shape,
-      .layout = plan_of(world_).layout(),
+      .areas = plan_of(world_).layout().areas(ring),
       .homes = plan_of(world_).map().homes.data(),
       .first_replica = setup_.exchange.ranks_of_expert.empty() ? nullptr : plan_of(world_).map().first_replica.data(),
       .tables = RoutingTables::at(&tables_->headers[place], reinterpret_cast<std::byte*>(tables_->tables[place].data()),
                                   setup_.ranks, shape)};
+}
+
+bool AllReduceProgram::takes_ring(const CallSetup& dispatch) const {
+  return plan_of(world_).shape(0).ring_rows != 0 && !dispatch.by_slots;
 }
 
 void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
@@ -199,7 +204,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       for (std::size_t i = 0; i < scale; ++i) {
         at.put(t.expected, output_scales + scale_place(shape, *to, i), &bytes[row + i], 1);
       }
-      const std::uint32_t source = arrival.rank * shape.tokens + arrival.token;
+      const std::uint32_t source = arrival.rank * shape.source_rows + arrival.token;
       if (!by_rank) at.put(t.expected, sources + *to * 4, &source, 1);
     }
     if (!contiguous) continue;
@@ -220,7 +225,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       const detail::ExpertHome home = replica ? homes[*replica] : detail::ExpertHome{~0u, 0};
       const std::uint32_t id = home.rank == rank ? home.local : ~0u;
       const float weight = home.rank == rank ? weight_of(call, source, i) : 0;
-      const std::size_t entry = (std::size_t{source} * shape.tokens * shape.top_k + i) * 4;
+      const std::size_t entry = (std::size_t{source} * shape.source_rows * shape.top_k + i) * 4;
       at.put(t.expected, local_ids + entry, &id, 1);
       at.put(t.expected, local_weights + entry, &weight, 1);
     }
@@ -252,7 +257,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const detail::DispatchQuery query{.type = setup_.exchange.type,
                                       .cast = exchange.shape.cast,
                                       .order = exchange.shape.scale_order,
-                                      .ring = exchange.shape.ring_rows != 0,
+                                      .ring = takes_ring(spec),
                                       .rounds = work.rounds.count != 1};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
@@ -341,14 +346,15 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .source_wait_ns = nullptr,
                            .dispatch_admitted = world_.local(0, rank)->admitted,
                            .late = {.given = reinterpret_cast<const float*>(at.memory + weights),
-                                    .arrived = plan_of(world_).late_weights(),
-                                    .tokens = static_cast<std::uint32_t>(tokens)},
+                                    .arrived = plan_of(world_).layout().late_weights,
+                                    .tokens = static_cast<std::uint32_t>(tokens),
+                                    .places = setup_.exchange.tokens},
                            .rounds = rounds_of(spec, shape.most_local)};
   const auto kernel = [&] {
     // The instance for many ranks serves three as well; one of the three takes it.
     const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
-    const detail::CombineQuery query{DataType::bf16, ranks, shape.ring_rows != 0, setup_.exchange.weights_at_combine,
-                                     work.rounds.count != 1};
+    const detail::CombineQuery query{DataType::bf16, ranks, takes_ring(setup_.calls[dispatch]),
+                                     setup_.exchange.weights_at_combine, work.rounds.count != 1};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();

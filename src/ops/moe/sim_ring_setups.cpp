@@ -21,6 +21,22 @@ MoeExchangeArgs ring(std::uint32_t places, std::uint32_t tokens, std::uint32_t e
           .ring_rows = places};
 }
 
+// A call by the ring, then two by the slots beside it, and so on: both have calls of either bank.
+std::vector<CallSetup> in_turn(std::vector<CallSetup> calls) {
+  unsigned dispatches = 0;
+  for (CallSetup& call : calls) {
+    if (call.moving != Moving::dispatch || !call.phases.has(0)) continue;
+    call.by_slots = dispatches++ % 3 != 0;
+    // Blocks that only send are warps there.
+    if (call.by_slots) call.grids = {{2, 1}};
+  }
+  return calls;
+}
+MoeExchangeArgs with_slots(MoeExchangeArgs args, std::uint32_t tokens) {
+  args.slot_tokens = tokens;
+  return args;
+}
+
 // Blocks of one thread: one for control, one that sends, and one that receives.
 constexpr Grid kApart{.blocks = 3, .threads = 1, .senders = 1};
 
@@ -104,6 +120,30 @@ std::vector<Setup> small_ring_setups() {
        .calls = moe_calls({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
        .exchange = two_packs},
+      // Slots for two tokens of three.
+      {.name = "moe-both",
+       .payload = special,
+       .calls = in_turn(moe_calls(
+           {{{1, 0, 1}, {0, 1, 0}}, {{1, 1}, {0, 0}}, {{1, 1}, {0, 1}}, {{1, 1, -1}, {0, 0}}, {{1, 1}, {0, 0}}},
+           {kApart})),
+       .bound = 1,
+       .exchange = with_slots(ring(1, 3, 2, 1), 2)},
+      {.name = "moe-both-wrap31",
+       .start_epoch = 0x7ffffffeu,
+       .calls = in_turn(moe_calls({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}, {kApart})),
+       .bound = 1,
+       .exchange = with_slots(ring(1, 2, 2, 1), 1)},
+      {.name = "moe-both-cpu",
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .payload = special,
+       .calls = in_turn(moe_calls(routings)),
+       .exchange = with_slots(ring(1, 2, 2, 1), 2)},
+      {.name = "moe-both-weights",
+       .start_epoch = 0xfffffffdu,
+       .calls = in_turn(moe_calls({routings[0], routings[2], {{1}, {0}}, {{0, 1, 1}, {1, 0}}}, {kApart})),
+       .bound = 1,
+       .exchange = with_slots(weighed_late(ring(1, 3, 2, 1)), 2)},
       {.name = "moe-ring-weights",
        .calls = moe_calls({routings[0], routings[2]}, {kApart}),
        .bound = 1,
@@ -198,6 +238,13 @@ std::vector<Setup> large_ring_setups() {
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("four", {.atomic_bytes = 8, .calls = with_residuals, .exchange = ring(4, 5, ranks + 1, 2)});
     add("weights", {.calls = with_residuals, .exchange = weighed_late(ring(2, 5, ranks + 1, 2))});
+    // Every second call by slots. Tokens of the exchange have no slots beyond those of a call.
+    std::vector<CallSetup> both = in_turn(moe_calls({third, second, first, third, second, first}));
+    for (std::size_t call = 0; call < both.size(); ++call) {
+      if (!both[call / 2 * 2].by_slots) both[call].grids = grids[call % grids.size()];
+    }
+    add("both", {.calls = both, .exchange = with_slots(ring(2, 7, ranks + 1, 2), 5)});
+    add("both-weights", {.calls = both, .exchange = with_slots(weighed_late(ring(2, 7, ranks + 1, 2)), 5)});
     if (ranks == 4) continue;
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 2)});
     for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {

@@ -65,6 +65,7 @@ class GpuMoe {
             .topk_ids_are_i64 = p.call.wide_ids,
             .topk_weights = late() ? nullptr : reinterpret_cast<const float*>(device(weights_)),
             .tokens = p.tokens[rank_].count,
+            .most_tokens = p.call.most_tokens,
             .output = device(output_),
             .output_scales = device(output_scales_),
             .counts = words(counts_),

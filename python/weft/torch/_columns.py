@@ -1,0 +1,58 @@
+"""Calls of a group on matrices whose columns the ranks share."""
+
+from __future__ import annotations
+
+import torch
+
+from weft._core import Group as CoreGroup
+from weft.torch import _operators as operators
+from weft.torch._operators import CURRENT_STREAM, Watched, is_compiling
+
+
+class Columns:
+    """A part of weft.torch.Group."""
+
+    group: CoreGroup
+    number: int
+
+    def all_gather_columns(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        *,
+        scale: float = 1.0,
+        soft_cap: float = 0.0,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = the inputs of all ranks beside each other: [rows, columns], scaled and capped on their way."""
+        options = operators.options(tag, blocks, threads)
+        if not options and not is_compiling():
+            try:
+                self.group.all_gather_columns(output, input, scale=scale, soft_cap=soft_cap, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
+        operators.call(operators.ops.all_gather_columns.default, output, input, self.number, scale, soft_cap, options)
+
+    def top_k_columns(
+        self,
+        values: torch.Tensor | None,
+        indices: torch.Tensor,
+        input: torch.Tensor,
+        *,
+        columns: int = 0,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """values, indices = for each row the k largest of all ranks' columns, on every rank. indices: [rows, k] i32."""
+        options = operators.options(tag, blocks, threads)
+        if not options and not is_compiling():
+            try:
+                self.group.top_k_columns(values, indices, input, columns=columns, stream=CURRENT_STREAM)
+                return
+            except Watched:
+                pass
+        operators.call(operators.ops.top_k_columns.default, values, indices, input, self.number, columns, options)

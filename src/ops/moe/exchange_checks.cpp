@@ -1,0 +1,84 @@
+#include "ops/moe/exchange_checks.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/arguments.hpp"
+
+namespace weft::detail {
+namespace {
+
+void check_address(const char* name, const void* data, std::size_t alignment) {
+  require(data != nullptr, "{}: null", name);
+  require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
+          alignment);
+}
+void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
+  check_address(name, data, alignment);
+  check_buffer(group, name, data);
+}
+void check_host_words(const GroupState& group, const char* name, const std::uint64_t* data) {
+  check_address(name, data, sizeof(*data));
+  group.communicator().fabric().check_host_memory(name, data);
+}
+
+}  // namespace
+
+void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+  const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
+  const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
+    if (needed || data != nullptr) check_tensor(group, name, data, alignment);
+  };
+  const auto forbid = [&](const char* name, const void* data, bool forbidden) {
+    require(!forbidden || data == nullptr, "{}: not null, and layout {} has none", name, weft::name(shape.layout));
+  };
+  check("source_tokens", args.source_tokens, 4, by_rank);
+  check("offsets", args.offsets, 4, shape.layout == RowLayout::expert_contiguous);
+  forbid("offsets", args.offsets, shape.layout != RowLayout::expert_contiguous);
+  forbid("output_sources", args.output_sources, by_rank);
+  forbid("output_ids", args.output_ids, !by_rank);
+  forbid("output_weights", args.output_weights, !by_rank);
+  require(shape.weighted || args.output_weights == nullptr,
+          "output_weights: not null, and the exchange is not weighted");
+  if (shape.local != 0) {
+    check("output", args.output, 16, true);
+    check("output_scales", args.output_scales, 4, scaled);
+    check("counts", args.counts, 4, true);
+  }
+  check("output_sources", args.output_sources, 4, false);
+  check("source_wait_ns", args.source_wait_ns, 8, false);
+  if (args.host_counts != nullptr) check_host_words(group, "host_counts", args.host_counts);
+  check("output_ids", args.output_ids, 4, by_rank);
+  check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
+}
+
+void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+  require(args.most_tokens <= shape.tokens, "most_tokens: {} is not between 0 and {}", args.most_tokens, shape.tokens);
+  const std::uint32_t most = args.most_tokens != 0 ? args.most_tokens : shape.tokens;
+  require(args.tokens <= most, "tokens: {} is not between 0 and {}", args.tokens, most);
+  if (args.tokens == 0) return;
+  check_tensor(group, "input", args.input, 16);
+  if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
+  check_tensor(group, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
+  if (shape.carries_weights) check_tensor(group, "topk_weights", args.topk_weights, 4);
+}
+
+void check_combine_weights(const ExchangeState& exchange, const CombineArgs& args) {
+  require(exchange.args().weights_at_combine || args.topk_weights == nullptr,
+          "topk_weights: not null, and MoeExchangeArgs::weights_at_combine is false");
+  if (exchange.args().weights_at_combine && args.handle.tokens != 0)
+    check_tensor(exchange.combine_channel(), "topk_weights", args.topk_weights, 4);
+}
+void check_combine_input(const ExchangeState& exchange, const CombineArgs& args) {
+  if (exchange.shape().local != 0) check_tensor(exchange.combine_channel(), "input", args.input, 16);
+}
+void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
+  const GroupState& group = exchange.combine_channel();
+  if (args.handle.tokens != 0) {
+    check_tensor(group, "output", args.output, 16);
+    if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
+  }
+  if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,38 @@
+#include "ops/top_k/sim_top_k_kernels.hpp"
+
+#include <stdexcept>
+
+#include "ops/top_k/top_k_instances.hpp"
+
+namespace weft::sim {
+namespace {
+
+// Types differ in how elements are read alone.
+constexpr bool is_simulated(const detail::TopKQuery& query) {
+  return query.type == DataType::bf16;
+}
+
+template <int unit, unsigned lanes>
+Kernel find(const Wanted<detail::TopKQuery>& wanted, bool one_thread) {
+  Kernel kernel;
+  with_instance(rows_of<[](const auto& row) { return is_simulated(row); }>(detail::TopKFamily::List{}), wanted.query,
+                [&]<class A>() { kernel = kernel_of<A, unit, lanes>(wanted.work, one_thread); });
+  return kernel;
+}
+
+}  // namespace
+
+Kernel find_top_k_kernel(const Wanted<detail::TopKQuery>& wanted, const RunAs& as) {
+  switch (as.lanes) {
+    case 1:
+      return in_units(as.atomic_bytes, [&]<int unit>() { return find<unit, 1>(wanted, as.one_thread); });
+    case 2:
+      return find<16, 2>(wanted, as.one_thread);
+    case 8:
+      return find<16, 8>(wanted, as.one_thread);
+    default:
+      throw std::invalid_argument("simulator: no search for the largest with so many lanes");
+  }
+}
+
+}  // namespace weft::sim

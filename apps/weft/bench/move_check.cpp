@@ -287,7 +287,7 @@ std::vector<MoveCheck> move_checks(int ranks) {
                    size * of.rows * of.shard * (of.output_f32 ? 4 : 2),
                    [=](Ranks& world) { return check_columns(world, of); }});
   for (const std::size_t k : {std::size_t{1}, std::size_t{40}}) {
-    constexpr std::size_t rows = 3, shard = 9'000;
+    constexpr std::size_t rows = 3, shard = 900;
     all.push_back({fmt::format("top_k_columns k {}", k), size * rows * shard * 2,
                    [=](Ranks& world) { return check_top_k(world, rows, shard, k); }});
   }

@@ -16,8 +16,8 @@ struct MoveCheck {
   std::size_t bytes;  // of the largest tensor
   std::function<Result(Ranks& ranks)> run;
 };
-// All-to-alls, gathers of columns, messages, and reductions of every type and operation, each of a few sizes. `ranks`:
-// of the world.
+// All-to-alls, gathers of columns and searches in them, messages, and reductions of every type and operation, each of a
+// few sizes. `ranks`: of the world.
 std::vector<MoveCheck> move_checks(int ranks);
 
 // Each rank in turn comes late, and no other rank's barrier may end before. Ranks in other processes are not checked.

@@ -119,9 +119,10 @@ struct MoeExchangeArgs {
   // Most dispatches whose combine has not ended (in halves: has not been waited for) yet; 1 … 64.
   std::uint32_t handles = 2;
   RowPath path = RowPath::automatic;
-  // RowPath::ring: places for each rank's rows, a power of two, 32 … 16384; 0: 4096 among all ranks, or 512. Halves
-  // take as many tokens at most. A ring serves up to 1024 experts with all replicas, and with a cast 512 · (128 −
-  // top_k) columns. A large block fills a processor's shared memory: so there are no more blocks than processors.
+  // With a ring: places for each rank's rows, a power of two, 32 … 16384; 0: 4096 among all ranks, or 512. Halves by
+  // the ring take as many tokens at most. A ring serves up to 1024 experts with all replicas, and with a cast 512 ·
+  // (128 − top_k) columns. A large block fills a processor's shared memory: so there are no more blocks than
+  // processors.
   std::uint32_t ring_rows = 0;
   // With a ring: the tokens of each rank that have slots beside it, 1024 and `tokens` at most. Calls whose
   // `most_tokens` are no more take the slots. So one exchange serves prefill and decoding. 0: as RowPath says; with
@@ -273,9 +274,10 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args);
 // the GPU together; limit them with Launch::blocks. The calls of one sequence come from one thread at a time, and the
 // two sequences may have a thread each. Faults are the communicator's.
 //
-// A captured call keeps the arguments of its capture: pointers, `tokens`, the handle slot, `discard`, the grid. Every
-// replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have captured the same `tokens`.
-// To replay with fewer tokens, set the ids of the others to −1. Only ids and weights of those tokens travel.
+// A captured call keeps the arguments of its capture: pointers, `tokens`, `most_tokens`, the handle slot, `discard`,
+// the grid. Every replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have captured
+// the same `tokens`, but the same `most_tokens`. To replay with fewer tokens, set the ids of the others to −1. Only ids
+// and weights of those tokens travel.
 //
 // The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
 // 2603.13606). The masked layout, scales per 128 columns, and separate sends and waits are those of DeepEP's
@@ -320,7 +322,8 @@ class MoeExchange {
   // Errc::mismatch. May be called again with the same handle until a dispatch takes its handle slot, or until a
   // release(). From then on the handle is Errc::invalid_argument. The host does not see the order of graphs: if its
   // dispatch, the later dispatch or this call is captured, nothing is rejected, and a combine finds whatever its
-  // handle slot has.
+  // handle slot has. If that dispatch took the ring, and this combine takes slots, or the other way round, it may read
+  // rows that are not there.
   void combine(const CombineArgs& args) const;
 
   // The same calls in two launches, each with its own grid (Launch::blocks, as many SMs at most). The send waits for no

@@ -17,8 +17,10 @@ struct TopKColumnsArgs {
   void* values = nullptr;           // [rows, k] of `type`, descending; or null
   std::int32_t* indices = nullptr;  // [rows, k]: the column of each value among all ranks' columns
   std::size_t rows = 0;             // 0 included; the same on every rank
-  std::size_t k = 1;                // 1 … 64, and no more than there are columns; the same on every rank
-  std::size_t shard_columns = 0;    // of every rank's input, pads included; the same on every rank
+  // 1 … 64, no more than there are columns, and no more than Config::two_shot_bytes has packs of 16 bytes for each
+  // rank; the same on every rank.
+  std::size_t k = 1;
+  std::size_t shard_columns = 0;  // of every rank's input, pads included, 2^31 − 1 at most; the same on every rank
   // As in AllGatherColumnsArgs: columns of all ranks, 1 … size · shard_columns, 2^31 − 1 at most; 0: all. Those behind
   // them are pads of the last shards, and no candidates.
   std::size_t columns = 0;
@@ -32,7 +34,8 @@ struct TopKColumnsArgs {
 // r has the index r · shard_columns + j. Of equal numbers the one with the smaller index comes first, so all ranks have
 // the same result, whatever the grids. NaN is larger than every number, as in torch. −0 and +0 are equal.
 //
-// A rank sends its own k candidates of a row, 8 bytes each, and no logits. Values are the input's bits, except that −0
+// A rank sends its own k candidates of a row, 8 bytes of payload each, and no logits. If rows are few, it divides them
+// into up to 8 parts, and sends k candidates of each. Values are the input's bits, except that −0
 // comes as +0, and NaN as 0x7fff (f32: 0x7fffffff). Soft caps and positive scales do not change the order: apply them
 // to the values.
 //

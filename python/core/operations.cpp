@@ -150,7 +150,12 @@ TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, 
   if (to.tokens != from.tokens) reject(fmt::format("indices: {} rows; the input has {}", to.tokens, from.tokens));
   const std::size_t found = to.tokens * to.hidden;
   check_dense("indices", indices, {found, "i32"});
-  if (values != nullptr) check_dense("values", *values, {found, name_of(in.type)});
+  if (values != nullptr) {
+    const Matrix of = matrix_of("values", *values, "[rows, k]");
+    if (of.tokens != to.tokens || of.hidden != to.hidden)
+      reject(fmt::format("values: shape {}; the indices' is {}", values->shape_text(), indices.shape_text()));
+    check_dense("values", *values, {found, name_of(in.type)});
+  }
   return {.input = in.data,
           .values = values != nullptr ? values->data : nullptr,
           .indices = reinterpret_cast<std::int32_t*>(indices.data),

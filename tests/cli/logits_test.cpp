@@ -9,8 +9,13 @@ namespace {
 
 TEST(BenchLogits, ChecksEveryForm) {
   const std::string file = testing::TempDir() + "logits.json";
-  const std::vector<std::string> forms[] = {
-      {}, {"--f32"}, {"--soft-cap", "30"}, {"--f32", "--scale", "0.3", "--soft-cap", "5"}, {"--scale", "3"}};
+  const std::vector<std::string> forms[] = {{},
+                                            {"--f32"},
+                                            {"--soft-cap", "30"},
+                                            {"--f32", "--scale", "0.3", "--soft-cap", "5"},
+                                            {"--scale", "3"},
+                                            {"--top-k", "1"},
+                                            {"--top-k", "64"}};
   for (const auto& form : forms) {
     for (const char* type : {"bf16", "f16", "f32"}) {
       std::vector<std::string> arguments = {"bench",    "logits", "--device", "cpu", "--ranks",      "3",
@@ -41,11 +46,21 @@ TEST(BenchLogits, ShardsCoverTheVocabulary) {
   EXPECT_EQ(LogitsForm{.vocabulary = 1}.shard(3), 24u);
 }
 
+// Of a small vocabulary candidates take more room than logits.
+TEST(BenchLogits, FindsTheLargestOfFew) {
+  const auto result = run({"bench", "logits", "--device", "cpu", "--ranks", "2", "--tokens", "3", "--samples", "2",
+                           "--vocabulary", "64", "--top-k", "64"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+}
+
 TEST(BenchLogits, BadUsageIsRejected) {
   for (const std::vector<std::string>& bad : {std::vector<std::string>{"--vocabulary", "0"},
                                               {"--tokens", "0"},
                                               {"--soft-cap", "-1"},
                                               {"--scale", "inf"},
+                                              {"--top-k", "65"},
+                                              {"--top-k", "1", "--f32"},
+                                              {"--top-k", "9", "--vocabulary", "8"},
                                               {"--dtype", "i32"}}) {
     std::vector<std::string> arguments = {"bench", "logits", "--device", "cpu", "--ranks", "2"};
     arguments.insert(arguments.end(), bad.begin(), bad.end());

@@ -57,6 +57,11 @@ TEST_P(GpuTopKSearches, FindTheLargest) {
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
       std::vector<TopKCase> cases = top_k_cases(communicator.size());
       for (const std::size_t k : {1u, 10u, 50u}) cases.push_back({.rows = 300, .shard = 3'000, .k = k});
+      // As many parts as a row may have; blocks of as many warps, and of an odd number.
+      for (const std::size_t k : {1u, 64u}) cases.push_back({.rows = 1, .shard = 64'640, .k = k});
+      for (const int threads : {480, 512}) {
+        cases.push_back({.rows = 3, .shard = 20'000, .k = 64, .launch = {.threads = threads}});
+      }
       constexpr std::size_t kRoom = 16;  // candidates of a row in small slots
       if (small) std::erase_if(cases, [](const TopKCase& c) { return c.k > kRoom; });
       for (const TopKCase& c : cases) {

@@ -76,6 +76,16 @@ CALLS = {
     "f64": Bad(lambda g: g.all_reduce(np.ones(4)), "elements are f64; sums are of bf16, f16, f32, i32, i64 and u8"),
     "bf16 as u16": Bad(lambda g: g.all_reduce(np.ones(4, np.uint16)), "elements are u16; sums are of bf16"),
     "two types": Bad(lambda g: g.all_reduce(f32(4), np.ones(4, np.int32)), "output: elements are f32"),
+    "candidates of other shapes": Bad(
+        lambda g: g.top_k_columns(f32(4, 2), np.zeros((2, 4), np.int32), f32(2, 8)), "values: shape [4, 2]; the indices' is"
+    ),
+    "candidates of other rows": Bad(
+        lambda g: g.top_k_columns(None, np.zeros((3, 4), np.int32), f32(2, 8)), "indices: 3 rows; the input has 2"
+    ),
+    "candidates as floats": Bad(lambda g: g.top_k_columns(None, f32(2, 4), f32(2, 8)), "indices"),
+    "more candidates than columns": Bad(
+        lambda g: g.top_k_columns(None, np.zeros((2, 60), np.int32), f32(2, 8)), "k: 60 is not between 1 and"
+    ),
     "columns of one dimension": Bad(lambda g: g.all_gather_columns(f32(4), f32(4)), "it must be [rows, columns]"),
     "columns of other rows": Bad(lambda g: g.all_gather_columns(f32(3, 4), f32(2, 4)), "output: 3 rows; the input has 2"),
     "no columns": Bad(lambda g: g.all_gather_columns(f32(2, 0), f32(2, 4)), "output: shape [2, 0]; it must have columns"),

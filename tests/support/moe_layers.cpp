@@ -43,6 +43,11 @@ std::vector<std::vector<LayerCase>> layers_of_every_kind(std::uint32_t ranks) {
   add(args, RowCast::fp8_ue8m0);
   args.cast = RowCast::none;
   add(args, RowCast::none);
+  // Beside a ring only slots serve rounds.
+  args.path = RowPath::ring;
+  args.slot_tokens = args.tokens;
+  add(args, RowCast::none);
+  for (LayerCase& of : all.back()) of.call.most_tokens = args.tokens;
   return all;
 }
 
@@ -55,6 +60,7 @@ MoeLayerCall layer_call(const DispatchArgs& there, const CombineArgs& back, cons
                     .topk_ids_are_i64 = there.topk_ids_are_i64,
                     .topk_weights = there.topk_weights,
                     .tokens = there.tokens,
+                    .most_tokens = there.most_tokens,
                     .residual = back.residual,
                     .workspace = memory + (kAlignment - begin % kAlignment) % kAlignment,
                     .schedule = order.schedule};

@@ -19,7 +19,7 @@ struct LayerOrder {
 };
 std::vector<LayerOrder> every_order(const MoeExchangeArgs& args, std::uint32_t ranks);
 
-// Layers in both layouts, with and without casts on the way to each GEMM.
+// Layers in both layouts, with and without casts on the way to each GEMM, and with a ring.
 struct LayerCase {
   MoeCase call;
   RowCast down_cast;

@@ -39,6 +39,9 @@ void LogitsBench::check_form() const {
                                                     form.scale, form.soft_cap));
   if (form.top_k != 0 && (form.output_f32 || form.scale != 1.0f || form.soft_cap != 0))
     throw Error(Errc::invalid_argument, "--top-k: candidates are not widened, scaled or capped");
+  if (form.top_k > static_cast<std::size_t>(form.vocabulary))
+    throw Error(Errc::invalid_argument,
+                fmt::format("--top-k {}: must be at most {}, the --vocabulary", form.top_k, form.vocabulary));
 }
 
 std::vector<std::int64_t> LogitsBench::counts(Device device) const {

@@ -196,8 +196,9 @@ std::size_t LogitsForm::shard(int ranks) const {
 
 std::size_t logits_bytes(const LogitsForm& form, const Point& point, int ranks) {
   const auto rows = static_cast<std::size_t>(point.rows);
-  return rows * form.shard(ranks) * static_cast<std::size_t>(ranks) *
-         (form.output_f32 ? sizeof(float) : size_of(point.type));
+  const std::size_t row =
+      form.shard(ranks) * static_cast<std::size_t>(ranks) * (form.output_f32 ? sizeof(float) : size_of(point.type));
+  return rows * std::max(row, form.top_k * (sizeof(std::int32_t) + size_of(point.type)));
 }
 
 std::unique_ptr<Bench> open_logits_bench(Ranks& ranks, const BenchArgs& args, const LogitsForm& form) {

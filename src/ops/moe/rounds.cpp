@@ -9,9 +9,8 @@ Rounds plan_rounds(const ExchangeShape& shape, bool ring, const ExpertRounds& wa
   const std::uint32_t count = wanted.count;
   require(count >= 1 && count <= kMostRounds, "rounds.count: {} is not between 1 and {}", count, kMostRounds);
   require(count == 1 || !ring,
-          "rounds.count: {} rounds ask for slots, and rows of this call take the ring: it has slots for most_tokens "
-          "of 1 to {}",
-          count, shape.slots);
+          "rounds.count: {} rounds ask for slots, and rows of this call take the ring: there are slots for {}", count,
+          shape.slots != 0 ? fmt::format("most_tokens of 1 to {}", shape.slots) : "none");
   require(count == 1 || !shape.weighted || shape.carries_weights,
           "rounds.count: {} rounds ask for weights at dispatch, and this exchange takes them at combine", count);
   std::uint64_t experts = 0;

@@ -133,12 +133,6 @@ std::vector<Setup> small_ring_setups() {
        .calls = in_turn(moe_calls({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}, {kApart})),
        .bound = 1,
        .exchange = with_slots(ring(1, 2, 2, 1), 1)},
-      {.name = "moe-both-cpu",
-       .atomic_bytes = 8,
-       .one_thread = true,
-       .payload = special,
-       .calls = in_turn(moe_calls(routings)),
-       .exchange = with_slots(ring(1, 2, 2, 1), 2)},
       {.name = "moe-both-weights",
        .start_epoch = 0xfffffffdu,
        .calls = in_turn(moe_calls({routings[0], routings[2], {{1}, {0}}, {{0, 1, 1}, {1, 0}}}, {kApart})),
@@ -238,14 +232,13 @@ std::vector<Setup> large_ring_setups() {
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("four", {.atomic_bytes = 8, .calls = with_residuals, .exchange = ring(4, 5, ranks + 1, 2)});
     add("weights", {.calls = with_residuals, .exchange = weighed_late(ring(2, 5, ranks + 1, 2))});
-    // Every second call by slots. Tokens of the exchange have no slots beyond those of a call.
+    if (ranks == 4) continue;
+    // Some calls by slots: there are none for tokens beyond theirs.
     std::vector<CallSetup> both = in_turn(moe_calls({third, second, first, third, second, first}));
     for (std::size_t call = 0; call < both.size(); ++call) {
       if (!both[call / 2 * 2].by_slots) both[call].grids = grids[call % grids.size()];
     }
     add("both", {.calls = both, .exchange = with_slots(ring(2, 7, ranks + 1, 2), 5)});
-    add("both-weights", {.calls = both, .exchange = with_slots(weighed_late(ring(2, 7, ranks + 1, 2)), 5)});
-    if (ranks == 4) continue;
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 2)});
     for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
       const bool by_rank = layout == RowLayout::rank_major;

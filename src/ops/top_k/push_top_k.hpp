@@ -4,8 +4,8 @@
 //
 // A block finds the list of a row, or of a part of one. Its threads look at all columns twice. The first time they only
 // note their largest number. A warp whose r-th largest of these is b has r numbers from b on, and r is such that all
-// warps together have k. So the least of the warps' bounds is below the k-th largest number. The second time few
-// columns reach it, and only these are sorted.
+// warps together have k. So the least of the warps' bounds is no larger than the k-th largest number. The second time
+// few columns reach it, and only these are sorted.
 #pragma once
 
 #include <cstdint>

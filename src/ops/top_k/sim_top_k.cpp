@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
 #include <vector>
 
 #include "ops/top_k/sim_top_k_kernels.hpp"
@@ -57,6 +58,8 @@ void AllReduceProgram::fill_top_k(unsigned call, unsigned rank) {
                               .columns = static_cast<std::uint32_t>(columns),
                               .parts = spec.parts,
                               .part_columns = detail::columns_of_part(shard, spec.parts)};
+  if (work.lines() > world_.channel(spec.group, rank).layout.two_shot_packs)
+    throw std::invalid_argument("simulator: more candidates than a slot has room for");
   t.kernel = find_top_k_kernel({{.type = DataType::bf16, .one = spec.k == 1}, work},
                                {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
 }

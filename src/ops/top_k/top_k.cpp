@@ -38,6 +38,8 @@ class TopK : public detail::GroupCall {
     detail::check_size("rows", args_.rows);
     detail::check_size("shard_columns", args_.shard_columns);
     constexpr std::size_t kMostColumns = std::numeric_limits<std::int32_t>::max();
+    require(args_.shard_columns <= kMostColumns, "shard_columns: {} is not between 0 and {}", args_.shard_columns,
+            kMostColumns);
     const std::size_t most = args_.shard_columns * static_cast<std::size_t>(group.size());
     require(args_.columns <= most, "columns: {} is not between 0 and {}, the size · shard_columns", args_.columns,
             most);

@@ -42,7 +42,7 @@ std::vector<Setup> small_multimem_setups() {
        .atomic_bytes = 8,
        .one_thread = true,
        .calls = packs_f32},
-      {.name = "multimem-two-shot-replays", .algorithm = two, .type = bf16, .calls = replays(packs)},
+      {.name = "multimem-two-shot-replays", .algorithm = two, .type = bf16, .calls = replays(packs), .bound = 1},
       {.name = "multimem-two-shot-wrap32",
        .algorithm = two,
        .type = f32,

@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # A field of C++ that has other names in C. A span or vector has its length beside it.
 IN_C = {"launch": {"blocks", "threads"}, "deadline": {"deadline_ns"}, "rendezvous_deadline": {"rendezvous_deadline_ns"},
-        "time": {"time_ns"}, "rounds": {"rounds", "rounds_experts"}}
+        "time": {"time_ns"}, "rounds": {"rounds", "rounds_experts"},
+        "DispatchHandle.most_tokens": {"slot"}}  # the upper half
 STRUCTS_IN_C = {"Send": "weft_outgoing_message", "Receive": "weft_incoming_message"}
 PART_OF_OTHERS = {"Launch", "ExpertRounds"}  # its fields are fields of each call
 ARGUMENTS_IN_C = {"GatheredCounts": "weft_gathered_counts_of"}  # its fields are what the function is given
@@ -72,7 +73,7 @@ def missing_in_c(structs, c_structs, arguments):
         if struct in ARGUMENTS_IN_C:
             mirror = mirror | arguments.get(ARGUMENTS_IN_C[struct], set())
         for kind, field in fields:
-            wanted = IN_C.get(field, {field})
+            wanted = IN_C.get(f"{struct}.{field}", IN_C.get(field, {field}))
             found += [f"{struct}.{name}" for name in sorted(wanted - mirror)]
             counted = kind.startswith(COUNTED) and not {f"{field}_count", f"{field.rstrip('s')}_count"} & mirror
             found += [f"{struct}.{field}_count"] if counted else []

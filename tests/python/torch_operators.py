@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -27,12 +28,10 @@ def alone(work: Callable[[weft.Communicator], None]) -> None:
 @contextmanager
 def through_operators() -> Iterator[None]:
     """Calls go through torch's operators, as where something traces them."""
-    original = weft.torch.group.is_compiling
-    weft.torch.group.is_compiling = lambda: True  # type: ignore[attr-defined]
-    try:
+    with ExitStack() as patches:
+        for part in (weft.torch.group, weft.torch._columns):
+            patches.enter_context(patch.object(part, "is_compiling", lambda: True))
         yield
-    finally:
-        weft.torch.group.is_compiling = original  # type: ignore[attr-defined]
 
 
 @contextmanager

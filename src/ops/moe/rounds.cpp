@@ -8,9 +8,10 @@ namespace weft::detail {
 Rounds plan_rounds(const ExchangeShape& shape, bool ring, const ExpertRounds& wanted) {
   const std::uint32_t count = wanted.count;
   require(count >= 1 && count <= kMostRounds, "rounds.count: {} is not between 1 and {}", count, kMostRounds);
-  require(count == 1 || !ring,
-          "rounds.count: {} rounds ask for slots, and rows of this call take the ring: there are slots for {}", count,
-          shape.slots != 0 ? fmt::format("most_tokens of 1 to {}", shape.slots) : "none");
+  require(
+      count == 1 || !ring,
+      "rounds.count: {} rounds ask for slots, and rows of this call take the ring; slots serve most_tokens up to {}",
+      count, shape.slots);
   require(count == 1 || !shape.weighted || shape.carries_weights,
           "rounds.count: {} rounds ask for weights at dispatch, and this exchange takes them at combine", count);
   std::uint64_t experts = 0;

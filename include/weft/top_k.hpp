@@ -31,8 +31,8 @@ struct TopKColumnsArgs {
   Launch launch = {};
 };
 // For each row the k largest of all ranks' columns, on every rank: topk(all_gather_columns(input), k). Column j of rank
-// r has the index r · shard_columns + j. Of equal numbers the one with the smaller index comes first, so all ranks have
-// the same result, whatever the grids. NaN is larger than every number, as in torch. −0 and +0 are equal.
+// r has the index r · shard_columns + j. Among equal numbers the one with the smaller index comes first, so all ranks
+// have the same result, whatever the grids. NaN is larger than every number, as in torch. −0 and +0 are equal.
 //
 // A rank sends its own k candidates of a row, 8 bytes of payload each, and no logits. If rows are few, it divides them
 // into up to 8 parts, and sends k candidates of each. Values are the input's bits, except that −0

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <stdexcept>
+
 #include "sim/run.hpp"
 #include "weft/error.hpp"
 
@@ -36,6 +38,21 @@ Kernel in_units(int atomic_bytes, Find find) {
               fmt::format("simulator: no set-up runs this operation for so many ranks, with this type, in units of {} "
                           "bytes",
                           atomic_bytes));
+}
+
+// The same for operations whose warps have 1, 2 or 8 lanes. `what` they are: for the text of an error.
+template <class Find>
+Kernel in_units_and_lanes(const RunAs& as, const char* what, Find find) {
+  switch (as.lanes) {
+    case 1:
+      return in_units(as.atomic_bytes, [&]<int unit>() { return find.template operator()<unit, 1>(); });
+    case 2:
+      return find.template operator()<16, 2>();
+    case 8:
+      return find.template operator()<16, 8>();
+    default:
+      throw std::invalid_argument(fmt::format("simulator: no {} with so many lanes", what));
+  }
 }
 
 }  // namespace weft::sim

@@ -46,7 +46,7 @@ TEST(BenchLogits, ShardsCoverTheVocabulary) {
   EXPECT_EQ(LogitsForm{.vocabulary = 1}.shard(3), 24u);
 }
 
-// Of a small vocabulary candidates take more room than logits.
+// With a small vocabulary, candidates take more room than logits.
 TEST(BenchLogits, FindsTheLargestOfFew) {
   const auto result = run({"bench", "logits", "--device", "cpu", "--ranks", "2", "--tokens", "3", "--samples", "2",
                            "--vocabulary", "64", "--top-k", "64"});

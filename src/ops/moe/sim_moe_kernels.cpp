@@ -1,7 +1,5 @@
-#include <stdexcept>
-
-#include "ops/moe/moe_instances.hpp"
 #include "ops/moe/sim_moe_kernels.hpp"
+#include "ops/moe/moe_instances.hpp"
 
 namespace weft::sim {
 namespace {
@@ -26,16 +24,8 @@ Kernel find(const Wanted<Query>& wanted, bool one_thread) {
 
 template <class Query>
 Kernel find_with_lanes(const Wanted<Query>& wanted, const RunAs& as) {
-  switch (as.lanes) {
-    case 1:
-      return in_units(as.atomic_bytes, [&]<int unit>() { return find<unit, 1>(wanted, as.one_thread); });
-    case 2:
-      return find<16, 2>(wanted, as.one_thread);
-    case 8:
-      return find<16, 8>(wanted, as.one_thread);
-    default:
-      throw std::invalid_argument("simulator: no dispatch or combine with so many lanes");
-  }
+  return in_units_and_lanes(as, "dispatch or combine",
+                            [&]<int unit, unsigned lanes>() { return find<unit, lanes>(wanted, as.one_thread); });
 }
 
 }  // namespace

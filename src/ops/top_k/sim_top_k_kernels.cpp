@@ -1,7 +1,5 @@
 #include "ops/top_k/sim_top_k_kernels.hpp"
 
-#include <stdexcept>
-
 #include "ops/top_k/top_k_instances.hpp"
 
 namespace weft::sim {
@@ -23,16 +21,8 @@ Kernel find(const Wanted<detail::TopKQuery>& wanted, bool one_thread) {
 }  // namespace
 
 Kernel find_top_k_kernel(const Wanted<detail::TopKQuery>& wanted, const RunAs& as) {
-  switch (as.lanes) {
-    case 1:
-      return in_units(as.atomic_bytes, [&]<int unit>() { return find<unit, 1>(wanted, as.one_thread); });
-    case 2:
-      return find<16, 2>(wanted, as.one_thread);
-    case 8:
-      return find<16, 8>(wanted, as.one_thread);
-    default:
-      throw std::invalid_argument("simulator: no search for the largest with so many lanes");
-  }
+  return in_units_and_lanes(as, "search for the largest",
+                            [&]<int unit, unsigned lanes>() { return find<unit, lanes>(wanted, as.one_thread); });
 }
 
 }  // namespace weft::sim

@@ -148,6 +148,8 @@ inline constexpr auto kWords<ScaleOrder> = std::to_array<std::string_view>({"row
 template <>
 inline constexpr auto kWords<RowPath> = std::to_array<std::string_view>({"automatic", "slots", "ring"});
 template <>
+inline constexpr auto kWords<LayerSchedule> = std::to_array<std::string_view>({"plain", "rounds", "combine_rounds"});
+template <>
 inline constexpr auto kWords<Overflow> = std::to_array<std::string_view>({"error", "drop"});
 template <>
 inline constexpr auto kWords<DataType> = std::to_array<std::string_view>({"bf16", "f16", "f32", "i32", "i64", "u8"});
@@ -180,6 +182,7 @@ void bind_ragged(nb::module_& module, nb::class_<PyGroup>& group);
 void bind_fused(nb::module_& module, nb::class_<PyGroup>& group);
 void bind_exchange(nb::module_& module);
 void bind_dispatch(nb::class_<PyExchange>& exchange);
+void bind_layer(nb::module_& module);
 void bind_memory(nb::module_& module);
 void bind_recording(nb::module_& module);
 void bind_parallel(nb::module_& module);

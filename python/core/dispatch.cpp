@@ -9,15 +9,6 @@ namespace weft::python {
 
 namespace {
 
-GivenRounds given_rounds(nb::handle given) {
-  std::uint32_t count = 0;
-  if (nb::try_cast(given, count)) return GivenRounds({count});
-  std::vector<std::uint32_t> experts;
-  if (!nb::try_cast(given, experts))
-    reject_type("rounds: must be their number, or a sequence of the experts of each of them");
-  return GivenRounds(std::move(experts));
-}
-
 struct Inputs {
   nb::handle input, topk_ids, topk_weights, scales;
 };

@@ -1,6 +1,7 @@
 #include "exchange_args.hpp"
 
 #include <fmt/format.h>
+#include <nanobind/stl/vector.h>
 
 namespace weft::python {
 
@@ -33,11 +34,24 @@ Expected ExchangeShapes::combined(std::size_t rows_of_all) const {
   return {rows_of_all * args.hidden, name(args.combine_type), {}, args.hidden};
 }
 
+std::size_t cast_scale_bytes(std::size_t rows, std::size_t columns, RowCast cast, ScaleOrder order) {
+  const std::size_t scales = columns / kScaleColumns;
+  if (cast != RowCast::fp8_ue8m0) return rows * scales * 4;
+  return order == ScaleOrder::columns ? rows * ((scales + 3) / 4) * 4 : rows * scales;
+}
+
 std::size_t ExchangeShapes::scale_bytes() const {
   if (args.cast == RowCast::none) return rows * args.scale_bytes;
-  const std::size_t scales = args.hidden / kScaleColumns;
-  if (args.cast != RowCast::fp8_ue8m0) return rows * scales * 4;
-  return args.scale_order == ScaleOrder::columns ? rows * ((scales + 3) / 4) * 4 : rows * scales;
+  return cast_scale_bytes(rows, args.hidden, args.cast, args.scale_order);
+}
+
+GivenRounds given_rounds(nb::handle given) {
+  std::uint32_t count = 0;
+  if (nb::try_cast(given, count)) return GivenRounds({count});
+  std::vector<std::uint32_t> experts;
+  if (!nb::try_cast(given, experts))
+    reject_type("rounds: must be their number, or a sequence of the experts of each of them");
+  return GivenRounds(std::move(experts));
 }
 
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given) {

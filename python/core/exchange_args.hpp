@@ -28,6 +28,9 @@ class ExchangeShapes {
   std::size_t rows, local_experts, ranks;
 };
 
+// Bytes of the scales of rows that are cast.
+std::size_t cast_scale_bytes(std::size_t rows, std::size_t columns, RowCast cast, ScaleOrder order);
+
 // Null: the call has none.
 struct DispatchInputs {
   const Tensor *input, *topk_ids, *topk_weights, *scales;
@@ -55,6 +58,9 @@ class GivenRounds {
  private:
   std::vector<std::uint32_t> given_;
 };
+
+// The same of an object of Python.
+GivenRounds given_rounds(nb::handle given);
 
 struct CombineTensors {
   const Tensor *output, *input, *topk_weights, *residual, *source_wait_ns;

@@ -31,6 +31,7 @@ NB_MODULE(_core, module) {
   bind_ragged(module, group);
   bind_fused(module, group);
   bind_exchange(module);
+  bind_layer(module);
   bind_memory(module);
   bind_recording(module);
   bind_parallel(module);

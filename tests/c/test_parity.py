@@ -171,6 +171,18 @@ class Parity(unittest.TestCase):
             missing = {name for name in fields if not re.search(rf'"{name}"|\bargs\.{name}\b', python)}
             self.assertEqual(missing, set(), struct)
 
+    def test_every_word_of_a_layer_is_in_python_and_torch(self):
+        structs, python = structs_of(self.cpp), text_of("python/core/layer.cpp", "python/core/binding.hpp")
+        torch = text_of("python/weft/torch/layer.py")
+        of_tensors = {"topk_ids_are_i64", "tokens", "input_columns", "output_columns"}
+        for struct in ("MoeLayerArgs", "MoeLayerCall", "ExpertGemm"):
+            fields = {name for _, name in structs[struct]} - of_tensors
+            self.assertGreater(len(fields), 1)
+            self.assertEqual({name for name in fields if f'"{name}"' not in python}, set(), struct)
+            # On torch's current stream; numbers of processors are passed on.
+            fields = {name for name in fields if name != "stream" and not name.endswith("num_sms")}
+            self.assertEqual({name for name in fields if not re.search(rf"\b{name}: ", torch)}, set(), struct)
+
 
 if __name__ == "__main__":
     unittest.main()

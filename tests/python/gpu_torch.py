@@ -13,6 +13,7 @@ import weft.torch
 from gpu_ranks import GPUS, RANKS, expect_equal, on_ranks, sum_of
 from ranks import run_ranks
 from torch_cases import NAMES, Case, bits
+from torch_layer_cases import SCHEDULES, Layer
 
 
 class Threads(unittest.TestCase):
@@ -198,6 +199,28 @@ class Threads(unittest.TestCase):
             torch.cuda.current_stream().synchronize()
             del output
             memory.free()
+
+        on_ranks(work)
+
+    def test_layers(self) -> None:
+        """Every schedule has the bits of dispatch and combine, eager and in a graph whose rows change."""
+
+        def work(made: weft.Communicator, device: str) -> None:
+            layer = Layer(weft.torch.Group(made.world), device)
+            # Ranks that share a GPU must not have several streams, which may wait in one queue.
+            for schedule, rounds in SCHEDULES if GPUS >= RANKS else SCHEDULES[:1]:
+                expected = layer.expected()
+                self.assertTrue(torch.equal(layer.run(schedule, rounds), expected), schedule)
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
+                    result = layer.run(schedule, rounds)
+                for _ in range(3):
+                    layer.case.tokens.add_(1)
+                    expected = layer.expected()
+                    graph.replay()
+                    self.assertTrue(torch.equal(result, expected), schedule)
+            made.check()
 
         on_ranks(work)
 

@@ -1,0 +1,283 @@
+// MoeLayer: a whole layer of experts, whose GEMMs are functions of Python.
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "binding.hpp"
+#include "exchange_args.hpp"
+
+namespace weft::python {
+
+namespace {
+
+constexpr std::size_t kWorkspaceAlignment = 256;
+
+struct LayerOfExchange {
+  MoeLayer layer;
+  MoeExchange exchange;
+  Group group;
+  MoeLayerArgs args;
+};
+using PyLayer = Owned<LayerOfExchange>;
+
+// What a GEMM is given. Tensors are views of the workspace, and hold it as the caller's tensor does.
+struct PyGemm {
+  std::string which, layout;
+  std::uint32_t round, first_expert, experts, capacity;
+  int num_sms;
+  std::uintptr_t stream;
+  Tensor input, output, counts;
+  std::optional<Tensor> input_scales, offsets;
+};
+
+class Views {
+ public:
+  Views(const LayerOfExchange& of, const Tensor& workspace) : of_(of), workspace_(workspace) {}
+
+  PyGemm gemm(const ExpertGemm& given) const {
+    const MoeExchangeArgs& args = of_.exchange.args();
+    const bool up = given.which == ExpertGemm::Which::up;
+    const RowCast cast = up ? args.cast : of_.args.down_cast;
+    const bool bytes = cast != RowCast::none || (up && args.type == RowType::fp8);
+    const std::string_view type = up && args.type == RowType::f16 ? "f16" : "bf16";
+    const std::int64_t local = of_.exchange.local_experts();
+    PyGemm gemm{.which = up ? "up" : "down",
+                .layout = word_of(given.layout),
+                .round = given.round,
+                .first_expert = given.first_expert,
+                .experts = given.experts,
+                .capacity = given.capacity,
+                .num_sms = given.num_sms,
+                .stream = reinterpret_cast<std::uintptr_t>(given.stream),
+                .input = rows(given.input, bytes ? "e4m3" : type, given.input_columns),
+                .output = rows(given.output, name(args.combine_type), given.output_columns),
+                .counts = at(given.counts, "i32", {local}),
+                .input_scales = {},
+                .offsets = {}};
+    if (given.offsets != nullptr) gemm.offsets = at(given.offsets, "i32", {local + 1});
+    if (bytes) gemm.input_scales = scales(given, cast);
+    return gemm;
+  }
+
+ private:
+  Tensor at(const void* data, std::string_view type, const std::vector<std::int64_t>& shape) const {
+    Tensor view = workspace_;
+    view.data = static_cast<char*>(const_cast<void*>(data));
+    view.type = type_of(type);
+    set_shape("workspace", view, shape);
+    set_dense_strides(view);
+    return view;
+  }
+  // [rows of all experts, columns], with a dimension for experts where each has as many.
+  Tensor rows(const void* data, std::string_view type, std::int64_t columns) const {
+    const std::int64_t all = of_.exchange.output_rows(), local = of_.exchange.local_experts();
+    if (of_.exchange.args().layout == RowLayout::expert_contiguous) return at(data, type, {all, columns});
+    return at(data, type, {local, local == 0 ? 0 : all / local, columns});
+  }
+  Tensor scales(const ExpertGemm& given, RowCast cast) const {
+    const MoeExchangeArgs& args = of_.exchange.args();
+    const std::int64_t groups = given.input_columns / kScaleColumns;
+    if (cast == RowCast::none) return rows(given.input_scales, "u8", args.scale_bytes);  // as dispatch was given them
+    const std::string_view type = cast == RowCast::fp8_ue8m0 ? "u8" : "f32";
+    if (args.scale_order == ScaleOrder::rows) return rows(given.input_scales, type, groups);
+    const auto bytes = static_cast<std::int64_t>(
+        cast_scale_bytes(of_.exchange.output_rows(), given.input_columns, cast, args.scale_order));
+    return at(given.input_scales, type, {type == "u8" ? bytes : bytes / 4});
+  }
+
+  const LayerOfExchange& of_;
+  const Tensor& workspace_;
+};
+
+// The layer calls it where no thread of Python's runs. An exception of the function leaves the layer's call.
+GroupedGemm grouped_gemm(const char* argument, nb::handle function, const LayerOfExchange& of,
+                         const Tensor& workspace) {
+  if (PyCallable_Check(function.ptr()) == 0)
+    reject_type(fmt::format("{}: must be a function of an ExpertGemm", argument));
+  return [function, views = Views(of, workspace)](const ExpertGemm& given) {
+    const nb::gil_scoped_acquire lock;
+    function(nb::cast(views.gemm(given)));
+  };
+}
+
+Tensor take_workspace(const LayerOfExchange& of, Tensors& tensors, nb::handle given) {
+  Tensor workspace = tensors.output("workspace", given);
+  const std::size_t needed = of.layer.workspace_bytes() + kWorkspaceAlignment - 1;
+  if (!workspace.dense() || workspace.bytes() < needed)
+    reject(fmt::format("workspace: {} bytes{}; it must be {} or more that lie side by side", workspace.bytes(),
+                       workspace.dense() ? "" : " with gaps", needed));
+  return workspace;
+}
+void* aligned(const Tensor& workspace) {
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
+  return workspace.data + (kWorkspaceAlignment - address % kWorkspaceAlignment) % kWorkspaceAlignment;
+}
+
+// Tensors and functions of a call, which the caller holds until it returns.
+struct Given {
+  nb::handle output, input, topk_ids, topk_weights, scales, residual, workspace, up, down;
+};
+
+void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, nb::handle rounds, nb::handle stream,
+         std::uint32_t tag) {
+  const LayerOfExchange& of = *self;
+  const GivenRounds division = given_rounds(rounds);
+  Tensor workspace;
+  const auto build = [&](Tensors& tensors) {
+    const ExchangeShapes shapes(of.exchange, of.group);
+    DispatchArgs sent{};
+    const Tensor ids = tensors.input("topk_ids", given.topk_ids), rows = tensors.input("input", given.input);
+    const auto weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
+    const auto scales = tensors.optional("scales", given.scales, Access::read);
+    const auto residual = tensors.optional("residual", given.residual, Access::read);
+    const Tensor output = tensors.output("output", given.output);
+    set_inputs(sent, shapes, {&rows, &ids, address(weights), address(scales)});
+    const CombineArgs back =
+        combine_args(shapes, {.tokens = sent.tokens}, {&output, nullptr, nullptr, address(residual), nullptr});
+    workspace = take_workspace(of, tensors, given.workspace);
+    MoeLayerCall call = choices;
+    call.input = sent.input;
+    call.scales = sent.scales;
+    call.topk_ids = sent.topk_ids;
+    call.topk_ids_are_i64 = sent.topk_ids_are_i64;
+    call.topk_weights = sent.topk_weights;
+    call.tokens = sent.tokens;
+    call.residual = back.residual;
+    call.output = back.output;
+    call.workspace = aligned(workspace);
+    call.up = grouped_gemm("up", given.up, of, workspace);
+    call.down = grouped_gemm("down", given.down, of, workspace);
+    call.rounds = division.rounds();
+    return call;
+  };
+  make_call(
+      of.group, {.stream = stream, .tag = tag}, build, [&](const MoeLayerCall& call) { of.layer.run(call); },
+      [&](const char* reason, Stream at) { of.exchange.refuse_dispatch(reason, at); });
+}
+
+void run_experts(const PyLayer& self, nb::handle given, nb::handle up, nb::handle down, nb::handle rounds,
+                 nb::handle stream, int up_num_sms, int down_num_sms) {
+  const LayerOfExchange& of = *self;
+  const GivenRounds division = given_rounds(rounds);
+  Tensor workspace;
+  const auto build = [&](Tensors& tensors) {
+    workspace = take_workspace(of, tensors, given);
+    const ExpertRounds divided = division.rounds();
+    return MoeLayerCall{.workspace = aligned(workspace),
+                        .up = grouped_gemm("up", up, of, workspace),
+                        .down = grouped_gemm("down", down, of, workspace),
+                        .schedule = divided.count == 1 ? LayerSchedule::plain : LayerSchedule::rounds,
+                        .rounds = divided,
+                        .up_num_sms = up_num_sms,
+                        .down_num_sms = down_num_sms};
+  };
+  make_call(
+      of.group, {.stream = stream}, build, [&](const MoeLayerCall& call) { of.layer.run_experts(call); },
+      [](const char*, Stream) {});
+}
+
+}  // namespace
+
+void bind_layer(nb::module_& module) {
+  nb::class_<PyGemm>(module, "ExpertGemm", R"doc(
+A grouped GEMM of a layer, for the caller to make: enqueued on `stream`, or made before the function returns on CPU
+ranks. For each local expert e of first_expert … first_expert + experts − 1 and each of its counts[e] rows:
+
+    output row = input row · weights of e
+
+Rows of e are input[e, :counts[e]] (expert_masked), or begin at input[offsets[e]] (expert_contiguous), and so for output.
+Rows of other experts must not be written, since others may read or write them meanwhile. Tensors are weft.Tensor, for
+DLPack, and views of the layer's workspace.)doc")
+      .def_ro("which", &PyGemm::which,
+              "\"up\": hidden columns to gate, then up; \"down\": intermediate columns to hidden.")
+      .def_ro("layout", &PyGemm::layout)
+      .def_ro("round", &PyGemm::round, "Of the layer's rounds; 0 if all experts are made at once.")
+      .def_ro("first_expert", &PyGemm::first_expert, "A local number.")
+      .def_ro("experts", &PyGemm::experts)
+      .def_ro("capacity", &PyGemm::capacity)
+      .def_ro("num_sms", &PyGemm::num_sms, "Processors that the GEMM may use; 0: all.")
+      .def_ro("stream", &PyGemm::stream, "An address; 0 on CPU ranks.")
+      .def_ro("input", &PyGemm::input, "[local experts, capacity, columns], or contiguous [capacity, columns].")
+      .def_ro("output", &PyGemm::output, "As input, of combine_type.")
+      .def_ro("counts", &PyGemm::counts, "i32 [local experts], complete when the GEMM runs.")
+      .def_ro("input_scales", &PyGemm::input_scales,
+              "If the input has scales: shaped like it in scale_order \"rows\", else of one dimension.")
+      .def_ro("offsets", &PyGemm::offsets, "i32 [local experts + 1], if contiguous.");
+
+  nb::class_<PyLayer>(module, "MoeLayer", R"doc(
+A whole layer of experts over an exchange: dispatch, up and gate GEMM, silu(gate) · up, down GEMM, combine. The parts run
+one after the other or in rounds, all with the same bits. The GEMMs are the caller's functions.
+
+On GPUs a call enqueues everything behind the work of its stream, and what the stream gets next comes behind it; a CUDA
+graph captures all of it. One call of a layer at a time may run on the GPU. CPU ranks make every part in the calling
+thread.)doc")
+      .def_static(
+          "create",
+          [](const PyExchange& exchange, std::uint32_t intermediate, const char* down_cast) -> PyLayer {
+            const MoeLayerArgs args{.intermediate = intermediate,
+                                    .down_cast = value_of<RowCast>("down_cast", down_cast)};
+            return LayerOfExchange{MoeLayer::create(exchange->exchange, args), exchange->exchange, exchange->group,
+                                   args};
+          },
+          nb::arg("exchange"), nb::kw_only(), nb::arg("intermediate"), nb::arg("down_cast") = "none", R"doc(
+Of an exchange whose layout is expert_masked or expert_contiguous; it may have several. Not collective.
+
+intermediate: columns of an expert's middle, a multiple of 8, with a cast of 128. down_cast: what the activation makes of
+its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scales like those of dispatch.)doc")
+      .def_prop_ro(
+          "workspace_bytes",
+          [](const PyLayer& self) { return self->layer.workspace_bytes() + kWorkspaceAlignment - 1; },
+          "Bytes of a call's workspace, which may begin anywhere.")
+      .def(
+          "run",
+          [](const PyLayer& self, nb::handle output, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
+             nb::handle up, nb::handle down, nb::handle workspace, nb::handle scales, nb::handle residual,
+             const char* schedule, nb::handle rounds, std::uint32_t most_tokens, nb::handle stream, std::uint32_t tag,
+             int send_num_sms, int recv_num_sms, int combine_send_num_sms, int combine_recv_num_sms, int up_num_sms,
+             int down_num_sms) {
+            run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down},
+                {.most_tokens = most_tokens,
+                 .schedule = value_of<LayerSchedule>("schedule", schedule),
+                 .send_num_sms = send_num_sms,
+                 .recv_num_sms = recv_num_sms,
+                 .combine_send_num_sms = combine_send_num_sms,
+                 .combine_recv_num_sms = combine_recv_num_sms,
+                 .up_num_sms = up_num_sms,
+                 .down_num_sms = down_num_sms},
+                rounds, stream, tag);
+          },
+          nb::arg("output"), nb::arg("input"), nb::arg("topk_ids"), nb::arg("topk_weights") = nb::none(), nb::kw_only(),
+          nb::arg("up"), nb::arg("down"), nb::arg("workspace"), nb::arg("scales") = nb::none(),
+          nb::arg("residual") = nb::none(), nb::arg("schedule") = "plain", nb::arg("rounds") = 1,
+          nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("send_num_sms") = 0,
+          nb::arg("recv_num_sms") = 0, nb::arg("combine_send_num_sms") = 0, nb::arg("combine_recv_num_sms") = 0,
+          nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0,
+          nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
+                  "up: collections.abc.Callable[[ExpertGemm], object], "
+                  "down: collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
+                  "residual: object = None, schedule: str = 'plain', rounds: object = 1, most_tokens: int = 0, "
+                  "stream: object = None, tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, "
+                  "combine_send_num_sms: int = 0, combine_recv_num_sms: int = 0, up_num_sms: int = 0, "
+                  "down_num_sms: int = 0) -> None"),
+          R"doc(
+output = for each of this rank's tokens the weighted sum of what its experts make of it, then the residual. Collective,
+like the exchange's dispatch and combine, and so are tensors and errors.
+
+up, down: functions that make, or enqueue, the GEMM that they are given (weft.ExpertGemm). They are called in the calling
+thread before run() returns, in a captured graph only while it is captured. An exception of theirs leaves run() with the
+call unfinished; the other ranks end by their deadlines.
+workspace: bytes of any tensor, workspace_bytes of them, for this call alone until it has run.
+schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combine of different rounds at once;
+"combine_rounds", only combine beside the down GEMM. rounds: as in Exchange.dispatch_send. most_tokens: as in dispatch.
+The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size.)doc")
+      .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),
+           nb::arg("rounds") = 1, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
+           nb::arg("down_num_sms") = 0,
+           nb::sig("def run_experts(self, workspace: object, *, up: collections.abc.Callable[[ExpertGemm], object], "
+                   "down: collections.abc.Callable[[ExpertGemm], object], rounds: object = 1, stream: object = None, "
+                   "up_num_sms: int = 0, down_num_sms: int = 0) -> None"),
+           "The experts alone, of the rows that the last call has left in `workspace`. Local; for measurements.");
+}
+
+}  // namespace weft::python

@@ -1,0 +1,122 @@
+"""Whole layers of experts, whose GEMMs are functions of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from weft import _core
+from weft.torch import _operators as operators
+from weft.torch.exchange import Exchange
+
+# The bits of a type under a name that DLPack and all versions of torch know.
+_NAMED = {"e4m3": ("u8", torch.float8_e4m3fn)}
+
+
+def _tensor(view: _core.Tensor) -> torch.Tensor:
+    if view.dtype not in _NAMED:
+        plain: torch.Tensor = torch.from_dlpack(view)
+        return plain
+    name, dtype = _NAMED[view.dtype]
+    raw: torch.Tensor = torch.from_dlpack(_core.Tensor(view, name))
+    return raw.view(dtype)
+
+
+@dataclass(frozen=True)
+class ExpertGemm:
+    """A weft.ExpertGemm whose tensors are torch's. On GPUs the GEMM goes to the current stream."""
+
+    which: str
+    layout: str
+    round: int
+    first_expert: int
+    experts: int
+    capacity: int
+    num_sms: int
+    input: torch.Tensor
+    output: torch.Tensor
+    counts: torch.Tensor
+    input_scales: torch.Tensor | None
+    offsets: torch.Tensor | None
+
+
+def _for_torch(function: Callable[[ExpertGemm], object]) -> Callable[[_core.ExpertGemm], None]:
+    def given(gemm: _core.ExpertGemm) -> None:
+        function(
+            ExpertGemm(
+                which=gemm.which,
+                layout=gemm.layout,
+                round=gemm.round,
+                first_expert=gemm.first_expert,
+                experts=gemm.experts,
+                capacity=gemm.capacity,
+                num_sms=gemm.num_sms,
+                input=_tensor(gemm.input),
+                output=_tensor(gemm.output),
+                counts=_tensor(gemm.counts),
+                input_scales=None if gemm.input_scales is None else _tensor(gemm.input_scales),
+                offsets=None if gemm.offsets is None else _tensor(gemm.offsets),
+            )
+        )
+
+    return given
+
+
+class MoeLayer:
+    """A weft.MoeLayer for tensors of torch, whose docstrings hold.
+
+    It is no operator, since its GEMMs are functions: torch.compile leaves it out of its graphs. CUDA graphs capture it.
+    """
+
+    def __init__(self, exchange: Exchange, *, intermediate: int, down_cast: str = "none") -> None:
+        """Local: weft.MoeLayer.create(exchange, …)."""
+        self.layer = _core.MoeLayer.create(exchange.exchange, intermediate=intermediate, down_cast=down_cast)
+        self.exchange = exchange  # as long as the layer
+        self.workspace_bytes = self.layer.workspace_bytes
+
+    @torch.compiler.disable
+    def run(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        topk_ids: torch.Tensor,
+        topk_weights: torch.Tensor | None = None,
+        *,
+        up: Callable[[ExpertGemm], object],
+        down: Callable[[ExpertGemm], object],
+        workspace: torch.Tensor | None = None,
+        scales: torch.Tensor | None = None,
+        residual: torch.Tensor | None = None,
+        schedule: str = "plain",
+        rounds: int | Sequence[int] = 1,
+        most_tokens: int = 0,
+        tag: int = 0,
+        **num_sms: int,
+    ) -> None:
+        """output = for each token the weighted sum of what its experts make of it, then the residual.
+
+        up, down: functions that enqueue the GEMM that they are given on the current stream. workspace: None takes one
+        from torch's allocator. num_sms: send_num_sms, … as in weft.MoeLayer.run.
+        """
+        if torch.is_grad_enabled():
+            operators.refuse_gradients((output, input, topk_weights, scales, residual))
+        if workspace is None:
+            workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=input.device)
+        options: dict[str, Any] = {"schedule": schedule, "rounds": rounds, "most_tokens": most_tokens, "tag": tag}
+        self.layer.run(
+            output,
+            input,
+            topk_ids,
+            topk_weights,
+            up=_for_torch(up),
+            down=_for_torch(down),
+            workspace=workspace,
+            scales=scales,
+            residual=residual,
+            stream=torch.cuda.current_stream(input.device) if input.is_cuda else None,
+            **options,
+            **num_sms,
+        )

@@ -1,0 +1,284 @@
+"""Layers of experts from Python: GEMMs are functions, and all schedules have the same bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import weft
+from ranks import run_ranks
+from test_exchange import EXPERTS, HIDDEN, TOKENS, Case
+
+Array = npt.NDArray[Any]
+
+# silu of it is the number itself, and a product with it is exact.
+GATE = 64
+
+
+def bf16_of(values: Array) -> Array:
+    """Of values that bf16 holds."""
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def f32_of(bits: Array) -> Array:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def e4m3_of(codes: Array) -> Array:
+    exponent, mantissa = (codes >> 3 & 15).astype(np.float32), (codes & 7).astype(np.float32)
+    size = np.where(exponent == 0, mantissa / 8 * 2.0**-6, (1 + mantissa / 8) * 2.0 ** (exponent - 7))
+    return np.where(codes & 128, -size, size).astype(np.float32)
+
+
+def array(view: weft.Tensor, dtype: str) -> Array:
+    return np.from_dlpack(weft.Tensor(view, dtype))
+
+
+class Experts:
+    """Experts that give each row back as it came, and note what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int, int]] = []
+        self.budgets: set[tuple[str, int]] = set()
+
+    def rows_of(self, gemm: weft.ExpertGemm) -> list[Any]:
+        """For each of its experts, where its rows lie."""
+        self.asked.append((gemm.which, gemm.round, gemm.first_expert, gemm.experts))
+        self.budgets.add((gemm.which, gemm.num_sms))
+        counts = np.from_dlpack(gemm.counts)
+        experts = range(gemm.first_expert, gemm.first_expert + gemm.experts)
+        if gemm.layout == "expert_masked":
+            assert gemm.offsets is None and gemm.input.shape[:2] == (len(counts), gemm.capacity)
+            return [(expert, slice(0, counts[expert])) for expert in experts]
+        assert gemm.offsets is not None and gemm.input.shape[0] == gemm.capacity
+        offsets = np.from_dlpack(gemm.offsets)
+        assert len(offsets) == len(counts) + 1
+        return [slice(offsets[expert], offsets[expert] + counts[expert]) for expert in experts]
+
+    def up(self, gemm: weft.ExpertGemm) -> None:
+        given, made = array(gemm.input, "u16"), array(gemm.output, "u16")
+        assert given.shape[-1] == HIDDEN and made.shape[-1] == 2 * HIDDEN and gemm.input_scales is None
+        for at in self.rows_of(gemm):
+            made[at][..., :HIDDEN] = bf16_of(np.array([GATE]))
+            made[at][..., HIDDEN:] = given[at]
+
+    def down(self, gemm: weft.ExpertGemm) -> None:
+        given, made = array(gemm.input, "u16"), array(gemm.output, "u16")
+        assert given.shape[-1] == HIDDEN and made.shape[-1] == HIDDEN
+        for at in self.rows_of(gemm):
+            made[at] = bf16_of(f32_of(given[at]) / GATE)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous"])
+@pytest.mark.parametrize("schedule", ["plain", "rounds", "combine_rounds"])
+def test_every_schedule_gives_what_the_oracle_says(ranks: int, layout: str, schedule: str) -> None:
+    case = Case(ranks, layout)
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        exchange = case.exchange(rank.world)
+        layer = weft.MoeLayer.create(exchange, intermediate=HIDDEN)
+        workspace = np.full(layer.workspace_bytes + 1, 0x7F, np.uint8)[1:]  # at an odd address
+        tokens, local = case.counts[me], -(-EXPERTS // ranks)  # of the rank that has most
+        x, ids, weights = weft.Tensor(case.input(me), "bf16"), case.ids[me, :tokens], case.weights[me, :tokens].copy()
+        for rounds in ([local],) if schedule == "plain" else ([local], [-(-local // 2), local // 2], [1, 0, local - 1]):
+            experts = Experts()
+            back = np.full((tokens, HIDDEN), 0x7F, np.uint16)
+            layer.run(
+                weft.Tensor(back, "bf16"),
+                x,
+                ids.copy(),
+                weights,
+                up=experts.up,
+                down=experts.down,
+                workspace=workspace,
+                schedule=schedule,
+                rounds=rounds if len(rounds) > 2 else len(rounds),
+                up_num_sms=7,
+                down_num_sms=5,
+            )
+            assert back.tobytes() == case.expected[me][3]
+            assert experts.budgets == {("up", 7), ("down", 5)}
+            made = {which: [a for a in experts.asked if a[0] == which] for which in ("up", "down")}
+            for which, asked in made.items():
+                # Each expert once, whatever the division.
+                of = [expert for _, _, first, count in asked for expert in range(first, first + count)]
+                assert of == list(range(exchange.local_experts)), which
+            parts = [min(sum(rounds[: r + 1]), exchange.local_experts) - sum(rounds[:r]) for r in range(len(rounds))]
+            with_experts = [(r, part) for r, part in enumerate(parts) if part > 0]
+            assert [(r, count) for _, r, _, count in made["down"]] == with_experts
+            together = [(0, exchange.local_experts)] if schedule == "combine_rounds" else with_experts
+            assert [(r, count) for _, r, _, count in made["up"]] == together
+        # Rows of the last call are still there.
+        again = Experts()
+        layer.run_experts(workspace, up=again.up, down=again.down, rounds=2)
+        assert {which for which, *_ in again.asked} == {"up", "down"}
+
+    run_ranks(ranks, work)
+
+
+@pytest.mark.parametrize("cast", ["fp8", "fp8_ue8m0"])
+@pytest.mark.parametrize("scale_order", ["rows", "columns"])
+def test_rows_that_are_cast_come_with_scales(cast: str, scale_order: str) -> None:
+    case = Case(2, "expert_masked", cast)
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        exchange = case.exchange(rank.world, scale_order=scale_order)
+        layer = weft.MoeLayer.create(exchange, intermediate=256, down_cast=cast)
+        seen = []
+
+        def scaled(gemm: weft.ExpertGemm) -> Array:
+            """The input's values, where scales lie by rows."""
+            assert gemm.input.dtype == "e4m3" and gemm.input_scales is not None
+            codes = array(gemm.input, "u8")
+            assert gemm.input_scales.dtype == ("u8" if cast == "fp8_ue8m0" else "f32")
+            scales = np.from_dlpack(gemm.input_scales)
+            if scale_order == "columns":
+                assert scales.ndim == 1
+                return codes
+            assert scales.shape == (*codes.shape[:2], codes.shape[2] // 128)
+            factors = 2.0 ** (scales.astype(np.float32) - 127) if cast == "fp8_ue8m0" else scales
+            return e4m3_of(codes) * np.repeat(factors, 128, axis=2)
+
+        def up(gemm: weft.ExpertGemm) -> None:
+            values, made = scaled(gemm), array(gemm.output, "u16")
+            for expert, count in enumerate(np.from_dlpack(gemm.counts)):
+                made[expert, :count, :256] = bf16_of(np.array([GATE]))
+                made[expert, :count, 256:] = bf16_of(np.array([3]))
+            if scale_order == "rows":
+                for row, expected in case.expected[me][2]:  # what dispatch is held to give
+                    codes = np.frombuffer(expected[:HIDDEN], np.uint8)
+                    kind = np.uint8 if cast == "fp8_ue8m0" else np.float32
+                    scale = np.frombuffer(expected[HIDDEN:], kind)[0]
+                    factor = 2.0 ** (float(scale) - 127) if cast == "fp8_ue8m0" else scale
+                    assert (values.reshape(-1, HIDDEN)[row] == e4m3_of(codes) * np.float32(factor)).all()
+                    seen.append(row)
+
+        def down(gemm: weft.ExpertGemm) -> None:
+            values, made = scaled(gemm), array(gemm.output, "u16")
+            assert values.shape[-1] == 256
+            made[:] = 0
+            if scale_order == "rows":
+                for expert, count in enumerate(np.from_dlpack(gemm.counts)):
+                    assert (values[expert, :count] == 3 * GATE).all()
+
+        tokens = case.counts[me]
+        back = np.full((tokens, HIDDEN), 0x7F, np.uint16)
+        layer.run(
+            weft.Tensor(back, "bf16"),
+            weft.Tensor(case.input(me), "bf16"),
+            case.ids[me, :tokens].copy(),
+            case.weights[me, :tokens].copy(),
+            up=up,
+            down=down,
+            workspace=np.zeros(layer.workspace_bytes, np.uint8),
+        )
+        assert (back & 0x7FFF == 0).all()
+        assert len(seen) == (len(case.expected[me][2]) if scale_order == "rows" else 0)
+
+    run_ranks(2, work)
+
+
+def call_of(case: Case, me: int, layer: weft.MoeLayer, **changed: Any) -> dict[str, Any]:
+    tokens, experts = case.counts[me], Experts()
+    given: dict[str, Any] = {
+        "output": weft.Tensor(np.zeros((tokens, HIDDEN), np.uint16), "bf16"),
+        "input": weft.Tensor(case.input(me), "bf16"),
+        "topk_ids": case.ids[me, :tokens].copy(),
+        "topk_weights": case.weights[me, :tokens].copy(),
+        "up": experts.up,
+        "down": experts.down,
+        "workspace": np.zeros(layer.workspace_bytes, np.uint8),
+    }
+    return given | changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "text"),
+    [
+        ({"up": 5}, TypeError, "up: must be a function"),
+        ({"workspace": np.zeros(8, np.uint8)}, weft.Error, "workspace: 8 bytes; it must be"),
+        ({"rounds": 2}, weft.Error, "rounds.count: 2 is not 1, and the schedule is plain"),
+        ({"rounds": "two"}, TypeError, "rounds: must be their number"),
+        ({"schedule": "fast"}, weft.Error, "schedule is 'fast'; it must be one of plain, rounds, combine_rounds"),
+        ({"output": np.zeros((TOKENS, HIDDEN), np.float32)}, weft.Error, "output"),
+        ({"topk_ids": np.zeros((TOKENS, 3), np.int32)}, weft.Error, r"topk_ids: shape \[6, 3\]"),
+    ],
+)
+def test_arguments_that_cannot_be(changed: dict[str, Any], error: type[Exception], text: str) -> None:
+    def work(rank: weft.Communicator) -> None:
+        case = Case(1, "expert_masked")
+        layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
+        with pytest.raises(error, match=text):
+            layer.run(**call_of(case, 0, layer, **changed))
+
+    run_ranks(1, work)
+
+
+def test_layers_that_cannot_be() -> None:
+    def work(rank: weft.Communicator) -> None:
+        with pytest.raises(weft.Error, match="its layout is rank-major"):
+            weft.MoeLayer.create(Case(1, "rank_major").exchange(rank.world), intermediate=HIDDEN)
+        exchange = Case(1, "expert_masked").exchange(rank.world)
+        with pytest.raises(weft.Error, match="intermediate: 60 is not a multiple of 8"):
+            weft.MoeLayer.create(exchange, intermediate=60)
+        with pytest.raises(weft.Error, match="down_cast is 'fp4'"):
+            weft.MoeLayer.create(exchange, intermediate=64, down_cast="fp4")
+
+    run_ranks(1, work)
+
+
+def test_an_exception_of_a_gemm_is_passed_on() -> None:
+    """The rank that raises names its own error; the other one ends by its deadline."""
+    case = Case(2, "expert_masked")
+
+    def work(rank: weft.Communicator) -> str:
+        layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
+
+        def broken(gemm: weft.ExpertGemm) -> None:
+            raise ZeroDivisionError(gemm.which)
+
+        given = call_of(case, rank.rank, layer, **({"down": broken} if rank.rank == 0 else {}))
+        with pytest.raises((ZeroDivisionError, weft.Error)) as raised:
+            layer.run(**given)
+        return str(raised.value.code if isinstance(raised.value, weft.Error) else raised.value)
+
+    said = run_ranks(2, work, weft.Config(device="cpu", deadline=0.3))
+    assert said[0] == "down"
+    assert said[1] in ("Errc.timeout", "Errc.peer_failed")
+
+
+def test_a_refused_call_is_told() -> None:
+    case = Case(2, "expert_masked")
+
+    def work(rank: weft.Communicator) -> str:
+        layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
+        wrong = {"workspace": np.zeros(8, np.uint8)} if rank.rank == 0 else {}
+        with pytest.raises(weft.Error) as refused:
+            layer.run(**call_of(case, rank.rank, layer, **wrong))
+        return f"{refused.value.code} {refused.value}"
+
+    said = run_ranks(2, work)
+    assert said[0].startswith("Errc.invalid_argument")
+    assert said[1].startswith("Errc.mismatch") and "workspace: 8 bytes" in said[1]
+
+
+def test_a_view_keeps_the_workspace() -> None:
+    def work(rank: weft.Communicator) -> None:
+        case = Case(1, "expert_masked")
+        layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
+        kept: list[weft.Tensor] = []
+        experts = Experts()
+
+        def up(gemm: weft.ExpertGemm) -> None:
+            kept.append(gemm.counts)
+            experts.up(gemm)
+
+        layer.run(**call_of(case, 0, layer, up=up))
+        assert np.from_dlpack(kept[0]).tolist() == case.expected[0][0]
+
+    run_ranks(1, work)

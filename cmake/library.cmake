@@ -64,10 +64,14 @@ weft_export_own_names(weft-shared)
 # small compilation.
 set(build_info_dir ${CMAKE_BINARY_DIR}/generated)
 set(build_info_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+set(build_info_type $<CONFIG>)
+if(WEFT_QUICK_KERNELS)
+  string(APPEND build_info_type " with quickly compiled kernels")
+endif()
 add_custom_target(weft_build_info
   COMMAND ${CMAKE_COMMAND}
     -D "source_dir=${PROJECT_SOURCE_DIR}" -D "output=${build_info_dir}/weft_build_info.hpp"
-    -D "version=${PROJECT_VERSION}" -D "compiler=${build_info_compiler}" -D "build_type=$<CONFIG>"
+    -D "version=${PROJECT_VERSION}" -D "compiler=${build_info_compiler}" -D "build_type=${build_info_type}"
     -D "cuda=${WEFT_CUDA_VERSION}" -D "nccl=${WEFT_NCCL_VERSION}"
     -P ${PROJECT_SOURCE_DIR}/cmake/build_info.cmake
   BYPRODUCTS ${build_info_dir}/weft_build_info.hpp

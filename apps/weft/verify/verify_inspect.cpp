@@ -56,7 +56,8 @@ class Inspection {
   void add_world(const Result& result, std::string what);
   Verified verified(bool direct = true) const;
   std::size_t most() const;
-  int samples() const { return args_.thorough ? 9 : 3; }
+  // Times of CPU ranks are shown, but not judged.
+  int samples() const { return args_.thorough ? 9 : found_.device == Device::cpu ? 1 : 3; }
   // GB/s each way between the GPUs of two ranks; 0 if ranks share GPUs, or if the rate is unknown.
   double link_rate(int a, int b) const;
 

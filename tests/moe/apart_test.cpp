@@ -17,7 +17,7 @@ class MoeApart : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, MoeApart, testing::Values(1, 2, 3, 4));
 
 // The send of a dispatch comes between the halves of the combine before it, and joined calls between rounds.
-void interleave(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
+void interleave(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = smallest_buffers()) {
   for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
@@ -40,7 +40,7 @@ void interleave(const std::vector<Batch>& batches, std::uint32_t ranks, const Co
       }
       exchange.combine(last->combine(of_last));
       last->check_combine();
-      combine_and_check(exchange, prepared[0], rank, dispatch_and_check(exchange, prepared[0], rank));
+      exchange_and_check(exchange, prepared[0], rank);
     }));
   }
 }
@@ -52,7 +52,7 @@ TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
 // A send determines the epoch of its wait, also if it is the last one before 0 or before the upper half.
 TEST_P(MoeApart, EpochsWrap) {
   for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
-    Config config = cpu_config();
+    Config config = smallest_buffers();
     const FirstEpoch epoch(first);
     interleave(every_kind_of_routing(GetParam()), GetParam(), config);
   }
@@ -77,22 +77,23 @@ DispatchArgs received_by(DispatchArgs args) {
 TEST_P(MoeApart, EachHalfLooksAtItsOwnTensors) {
   for (const Batch& batch : in_every_layout(every_kind_of_routing(GetParam()), GetParam())) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
-    expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
-      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-      for (const PreparedMoe& p : prepared) {
-        CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
-        const DispatchHandle handle = exchange.dispatch_send(sent_by(moe.dispatch()));
-        moe.forget_tokens();
-        exchange.dispatch_wait(handle, received_by(moe.dispatch()));
-        moe.check_dispatch();
-        CombineArgs back = moe.combine(handle);
-        exchange.combine_send({.handle = handle, .input = back.input});
-        moe.forget_results();
-        back.input = nullptr;
-        exchange.combine_wait(back);
-        moe.check_combine();
-      }
-    }));
+    expect_all_well(
+        run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int rank) {
+          const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+          for (const PreparedMoe& p : prepared) {
+            CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
+            const DispatchHandle handle = exchange.dispatch_send(sent_by(moe.dispatch()));
+            moe.forget_tokens();
+            exchange.dispatch_wait(handle, received_by(moe.dispatch()));
+            moe.check_dispatch();
+            CombineArgs back = moe.combine(handle);
+            exchange.combine_send({.handle = handle, .input = back.input});
+            moe.forget_results();
+            back.input = nullptr;
+            exchange.combine_wait(back);
+            moe.check_combine();
+          }
+        }));
   }
 }
 
@@ -104,7 +105,7 @@ TEST_P(MoeApart, HandlesOfTwoExchangesInterleave) {
     const Batch &batch = one, &second = other;  // clang 14's lambdas can capture these
     const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(second, ranks)};
     const std::size_t handle_slots = batch.size();
-    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange exchanges[] = {MoeExchange::create(communicator, batch.front().args),
                                        MoeExchange::create(communicator, second.front().args)};
@@ -146,12 +147,12 @@ TEST_P(MoeApart, HandlesOfTwoExchangesInterleave) {
 TEST(MoeHalves, RanksChooseForThemselves) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     for (int round = 0; round < 6; ++round) {
       if (round % 2 == number) {
-        combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+        exchange_and_check(exchange, p, rank);
         continue;
       }
       CpuMoe moe(exchange, p, rank);
@@ -169,7 +170,7 @@ TEST(MoeHalves, RanksChooseForThemselves) {
 TEST(MoeHalves, MisuseIsRejected) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, rank), other(exchange, p, rank);
@@ -210,7 +211,7 @@ TEST(MoeHalves, AHandleSlotIsTakenUntilItsCombineWasWaitedFor) {
   MoeExchangeArgs args = small_exchange();
   args.handles = 1;
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+  for (const Ending& ending : run_world(2, smallest_buffers(), [&](Communicator&communicator, int number) {
          const auto rank = static_cast<std::uint32_t>(number);
          const MoeExchange exchange = MoeExchange::create(communicator, args);
          CpuMoe moe(exchange, p, rank);
@@ -226,7 +227,7 @@ TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   for (const bool sends : {false, true}) {
-    for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+    for (const Ending& ending : run_world(2, smallest_buffers(), [&](Communicator&communicator, int number) {
            const auto rank = static_cast<std::uint32_t>(number);
            const MoeExchange exchange = MoeExchange::create(communicator, args);
            CpuMoe moe(exchange, p, rank);
@@ -245,7 +246,7 @@ TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
          })) {
       expect_fault(ending, {Errc::overlap, Errc::peer_failed}, "a half of a dispatch out of turn");
     }
-    for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+    for (const Ending& ending : run_world(2, smallest_buffers(), [&](Communicator&communicator, int number) {
            const auto rank = static_cast<std::uint32_t>(number);
            const MoeExchange exchange = MoeExchange::create(communicator, args);
            CpuMoe moe(exchange, p, rank);
@@ -269,7 +270,7 @@ TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
 TEST(MoeHalves, ReleaseVoidsWhatWasSent) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, rank);
@@ -277,7 +278,7 @@ TEST(MoeHalves, ReleaseVoidsWhatWasSent) {
     communicator.release();
     communicator.acquire();
     EXPECT_THROW(exchange.dispatch_wait(handle, moe.dispatch()), Error);
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
   }));
 }
 

@@ -44,7 +44,7 @@ TEST_P(Moe, ReplicasServeTokensInTurn) {
   for (const ReplicaCase& replicas : replicas_in_turn(ranks)) {
     std::vector<PreparedMoe> prepared;
     for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(replicas.call, ranks, i));
-    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange of_replicas = MoeExchange::create(communicator, replicas.with);
       const MoeExchange of_experts = MoeExchange::create(communicator, replicas.call.args);
@@ -69,7 +69,7 @@ TEST_P(Moe, SumsWithoutWeights) {
 // All values of 16 bits, or pairs of bytes, at each place of a pack.
 TEST(MoeRows, OfAllBitPatterns) {
   for (const PreparedMoe& p : all_bit_patterns()) {
-    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+    expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
       const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       for (int call = 0; call < 3; ++call) dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank), true);
     }));
@@ -83,7 +83,7 @@ TEST_P(Moe, RowsWithoutRoomAreDropped) {
 
 TEST_P(Moe, EpochsWrap) {
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu, 0xffffffffu}) {
-    Config config = cpu_config();
+    Config config = smallest_buffers();
     const FirstEpoch epoch(first);
     MoeExchangeArgs args = small_exchange();
     args.cast = RowCast::fp8;
@@ -127,7 +127,7 @@ TEST(MoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
 TEST_P(Moe, ARecordingServesFewerTokensThanItWasMadeFor) {
   const std::uint32_t ranks = GetParam();
   for (const std::vector<PreparedMoe>& prepared : fewer_tokens_than_recorded(ranks)) {
-    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
       const MoeExchange exchange = MoeExchange::create(communicator, prepared[0].call.args);
       CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
       const Recording recording =
@@ -155,17 +155,20 @@ TEST_P(Moe, CountsChangeFromCallToCall) {
   }
   for (const Batch& batch : in_every_layout({calls}, GetParam())) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
-    expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
-      const MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
-      std::mt19937 delays(static_cast<std::uint32_t>(rank));
-      for (const PreparedMoe& p : prepared) {
-        const auto nap = [&] { std::this_thread::sleep_for(std::chrono::microseconds(delays() % 3 == 0 ? 300 : 0)); };
-        nap();
-        const DispatchHandle handle = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
-        nap();
-        combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), handle);
-      }
-    }));
+    expect_all_well(
+        run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int rank) {
+          const MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
+          std::mt19937 delays(static_cast<std::uint32_t>(rank));
+          for (const PreparedMoe& p : prepared) {
+            const auto nap = [&] {
+              std::this_thread::sleep_for(std::chrono::microseconds(delays() % 3 == 0 ? 300 : 0));
+            };
+            nap();
+            const DispatchHandle handle = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
+            nap();
+            combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), handle);
+          }
+        }));
   }
 }
 
@@ -177,30 +180,31 @@ TEST_P(Moe, ExchangesAndHandlesInterleave) {
   const PreparedMoe first = prepare({.args = a, .tokens = {5, 2}}, GetParam(), 1);
   const PreparedMoe second = prepare({.args = a, .tokens = {1, 6}}, GetParam(), 2);
   const PreparedMoe other = prepare({.args = b, .tokens = {6, 3}}, GetParam(), 3);
-  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const MoeExchange x = MoeExchange::create(communicator, a), y = MoeExchange::create(communicator, b);
-    for (int round = 0; round < 5; ++round) {
-      const DispatchHandle one = dispatch_and_check(x, first, rank);
-      const DispatchHandle of_other = dispatch_and_check(y, other, rank);
-      const DispatchHandle two = dispatch_and_check(x, second, rank);
-      combine_and_check(x, round % 2 == 0 ? first : second, rank, round % 2 == 0 ? one : two);
-      combine_and_check(y, other, rank, of_other);
-      combine_and_check(x, round % 2 == 0 ? second : first, rank, round % 2 == 0 ? two : one);
-      combine_and_check(x, first, rank, one);  // no dispatch has taken its handle slot since
-    }
-  }));
+  expect_all_well(
+      run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
+        const auto rank = static_cast<std::uint32_t>(number);
+        const MoeExchange x = MoeExchange::create(communicator, a), y = MoeExchange::create(communicator, b);
+        for (int round = 0; round < 5; ++round) {
+          const DispatchHandle one = dispatch_and_check(x, first, rank);
+          const DispatchHandle of_other = dispatch_and_check(y, other, rank);
+          const DispatchHandle two = dispatch_and_check(x, second, rank);
+          combine_and_check(x, round % 2 == 0 ? first : second, rank, round % 2 == 0 ? one : two);
+          combine_and_check(y, other, rank, of_other);
+          combine_and_check(x, round % 2 == 0 ? second : first, rank, round % 2 == 0 ? two : one);
+          combine_and_check(x, first, rank, one);  // no dispatch has taken its handle slot since
+        }
+      }));
 }
 
 TEST(MoeGroups, EachHasAnExchange) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(4, smallest_buffers(), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank % 2);
     const MoeExchange exchange = MoeExchange::create(group, args);
     for (int round = 0; round < 3; ++round) {
       const auto place = static_cast<std::uint32_t>(group.rank());
-      combine_and_check(exchange, p, place, dispatch_and_check(exchange, p, place));
+      exchange_and_check(exchange, p, place);
     }
   }));
 }
@@ -208,14 +212,14 @@ TEST(MoeGroups, EachHasAnExchange) {
 TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
     communicator.release();
     EXPECT_THROW(dispatch_and_check(exchange, p, rank), Error);
     communicator.acquire();
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
   }));
 }
 
@@ -241,7 +245,7 @@ TEST(MoeLife, ADispatchBeforeAReleaseIsVoidForACombineAfterIt) {
     expect_says(error_of([&] { exchange.combine_send(late.combine(handle)); }), is_void);
     combine.replay();
     for (const std::byte byte : untouched.content()) ensure(byte == Guarded::kCanary, "a combine of no tokens wrote");
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
   }));
 }
 
@@ -250,7 +254,7 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
   const MoeExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 5; ++i) prepared.push_back(prepare({.args = args, .tokens = {6, 4}}, 2, i));
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     Tokens now = prepared[0].tokens[rank];
@@ -280,7 +284,7 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
       };
       const Bytes wanted = oracle::combined(args, p.rank_of, p.routing, p.placed, same, rank, now.count, {});
       ASSERT_TRUE(std::ranges::equal(result.content(), wanted));
-      combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));  // eager calls in between
+      exchange_and_check(exchange, p, rank);  // eager calls in between
     }
   }));
 }
@@ -290,7 +294,7 @@ TEST_P(Moe, RecordingsReplayedWithOtherRoutings) {
   const std::uint32_t ranks = GetParam();
   for (const Batch& batch : routings_for_two_graphs(ranks)) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
-    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       CpuMoe even(exchange, prepared[0], rank), odd(exchange, prepared[1], rank);

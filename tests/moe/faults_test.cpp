@@ -83,11 +83,11 @@ void create_and_disagree(Communicator& communicator, int rank, const OtherExchan
 
 TEST(MoeFaults, RanksThatDisagreeFindOut) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 3, 5);
-  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(3, smallest_buffers(), [&](Communicator& communicator, int rank) {
     for (const OtherExchange& other : other_exchanges()) create_and_disagree(communicator, rank, other);
     const MoeExchange exchange = MoeExchange::create(communicator, small_exchange());
     const auto number = static_cast<std::uint32_t>(rank);
-    combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
+    exchange_and_check(exchange, p, number);
   }));
 }
 
@@ -97,12 +97,12 @@ TEST(MoeFaults, ProcessesThatDisagreeFindOutAndGoOn) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kSize, 5);
   const UniqueId id = UniqueId::create();
   Processes processes(kSize, [&](const Child& self) {
-    Communicator communicator = Communicator::from_id(id, self.rank(), kSize, cpu_config());
+    Communicator communicator = Communicator::from_id(id, self.rank(), kSize, smallest_buffers());
     for (const OtherExchange& other : other_exchanges()) create_and_disagree(communicator, self.rank(), other);
     const MoeExchange exchange = MoeExchange::create(communicator, small_exchange());
     const auto rank = static_cast<std::uint32_t>(self.rank());
     for (int round = 0; round < 20; ++round) {
-      combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+      exchange_and_check(exchange, p, rank);
       if (round != 10) continue;
       communicator.release();
       communicator.acquire();
@@ -117,7 +117,7 @@ TEST(MoeFaults, ProcessesThatDisagreeFindOutAndGoOn) {
 TEST(MoeFaults, OneDispatchTooMany) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+  for (const Ending& ending : run_world(2, smallest_buffers(), [&](Communicator&communicator, int number) {
          const auto rank = static_cast<std::uint32_t>(number);
          const MoeExchange exchange = MoeExchange::create(communicator, args);
          for (int i = 0; i < 4; ++i) dispatch_and_check(exchange, p, rank, i >= 2);  // the last two discard
@@ -131,7 +131,7 @@ TEST(MoeFaults, OneDispatchTooMany) {
 TEST(MoeFaults, OverflowIsAnError) {
   for (const MoeCase& c : more_rows_than_room()) {
     const PreparedMoe p = prepare(c, 2, 5);
-    const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
       const MoeExchange exchange = MoeExchange::create(communicator, c.args);
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
       try {
@@ -150,10 +150,10 @@ TEST(MoeFaults, OverflowIsAnError) {
 
 TEST(MoeFaults, RoomForRowsAndPadsIsEnough) {
   const PreparedMoe p = prepare(rows_and_a_pad(8), 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
   }));
 }
 
@@ -200,7 +200,7 @@ TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
     }
     communicator.release();  // ranks meet, and the sent data is void
     communicator.acquire();
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
   }));
 }
 
@@ -208,7 +208,7 @@ TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
 TEST(MoeFaults, TagsTellCombinesApart) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
-  const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     const DispatchHandle handles[] = {dispatch_and_check(exchange, p, rank), dispatch_and_check(exchange, p, rank)};

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 // A configuration with room for `exchanges` exchanges.
 Config config_for(int exchanges) {
-  Config config = cpu_config();
+  Config config = smallest_buffers();
   config.max_groups = 63 - 2 * exchanges;
   config.group_one_shot_bytes = config.group_two_shot_bytes = 1024;
   return config;
@@ -27,7 +27,7 @@ Config config_for(int exchanges) {
 
 void use(const MoeExchange& exchange, const PreparedMoe& p, int rank) {
   const auto number = static_cast<std::uint32_t>(rank);
-  combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
+  exchange_and_check(exchange, p, number);
 }
 
 // An exchange of a size that no other mapping has.
@@ -117,7 +117,7 @@ TEST(MoeFree, LeavesAHoleThatTheNextOneFills) {
 // Every handle of the exchange reports it, and that is no fault.
 TEST(MoeFree, RejectsCallsByName) {
   const PreparedMoe p = odd_one(2, 1), q = odd_one(2, 2);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     MoeExchange other_handle = exchange;
@@ -237,7 +237,7 @@ TEST(MoeFree, RanksAgreeOnWhichOrNoneIsFreed) {
 // The meeting times out for a rank that does not call, and the exchange stays as it was.
 TEST(MoeFree, ARankThatDoesNotCallIsMissed) {
   const PreparedMoe p = odd_one(3, 1);
-  Config config = cpu_config();
+  Config config = smallest_buffers();
   config.rendezvous_deadline = 2s;
   expect_all_well(run_world(3, config, [&](Communicator& communicator, int rank) {
     MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
@@ -251,7 +251,7 @@ TEST(MoeFree, ARankThatDoesNotCallIsMissed) {
 
 TEST(MoeFree, GroupsFreeTheirsAtOnce) {
   const PreparedMoe p = odd_one(2, 1);
-  expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(4, smallest_buffers(), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank % 2);
     for (int round = 0; round < 4; ++round) {
       MoeExchange exchange = MoeExchange::create(group, p.call.args);

@@ -48,28 +48,29 @@ std::vector<Batch> calls_in_every_layout(std::uint32_t ranks) {
 TEST_P(MoeHostCounts, AreThoseOfTheCall) {
   for (const Batch& batch : calls_in_every_layout(GetParam())) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
-    expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
-      const auto rank = static_cast<std::uint32_t>(number);
-      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-      Words words(exchange.local_experts() + GetParam());
-      for (const bool apart : {false, true}) {
-        for (const PreparedMoe& p : prepared) {
-          CpuMoe moe(exchange, p, rank);
-          DispatchArgs args = moe.dispatch(true);
-          args.host_counts = words.data();
-          const std::uint32_t before = words.stamp();
-          if (apart) {
-            const DispatchHandle handle = exchange.dispatch_send(args);
-            ensure(words.stamp() == before, "the send has told counts");
-            exchange.dispatch_wait(handle, args);
-          } else {
-            exchange.dispatch(args);
+    expect_all_well(
+        run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
+          const auto rank = static_cast<std::uint32_t>(number);
+          const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+          Words words(exchange.local_experts() + GetParam());
+          for (const bool apart : {false, true}) {
+            for (const PreparedMoe& p : prepared) {
+              CpuMoe moe(exchange, p, rank);
+              DispatchArgs args = moe.dispatch(true);
+              args.host_counts = words.data();
+              const std::uint32_t before = words.stamp();
+              if (apart) {
+                const DispatchHandle handle = exchange.dispatch_send(args);
+                ensure(words.stamp() == before, "the send has told counts");
+                exchange.dispatch_wait(handle, args);
+              } else {
+                exchange.dispatch(args);
+              }
+              moe.check_dispatch();
+              words.check(host_counts(exchange, p), before);
+            }
           }
-          moe.check_dispatch();
-          words.check(host_counts(exchange, p), before);
-        }
-      }
-    }));
+        }));
   }
 }
 
@@ -79,27 +80,28 @@ TEST_P(MoeHostCounts, ReplaysHaveNewStamps) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, GetParam(), 5);
   const WindowsStay stay;  // so the recording stays valid
-  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const MoeExchange exchange = MoeExchange::create(communicator, args);
-    Words words(exchange.local_experts() + GetParam());
-    CpuMoe moe(exchange, p, rank);
-    DispatchArgs to = moe.dispatch(true);
-    to.host_counts = words.data();
-    const Recording recording = Recording::capture(communicator, [&] { exchange.dispatch(to); });
-    ensure(words.stamp() == 0, "a recording has told counts");
-    std::set<std::uint32_t> stamps{0};
-    for (int turn = 0; turn < 9; ++turn) {
-      const std::uint32_t before = words.stamp();
-      if (turn == 6) {
-        communicator.release();
-        communicator.acquire();
-      }
-      turn % 3 == 2 ? static_cast<void>(exchange.dispatch(to)) : recording.replay();
-      words.check(host_counts(exchange, p), before);
-      ensure(stamps.insert(words.stamp()).second, "a stamp has come again");
-    }
-  }));
+  expect_all_well(
+      run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
+        const auto rank = static_cast<std::uint32_t>(number);
+        const MoeExchange exchange = MoeExchange::create(communicator, args);
+        Words words(exchange.local_experts() + GetParam());
+        CpuMoe moe(exchange, p, rank);
+        DispatchArgs to = moe.dispatch(true);
+        to.host_counts = words.data();
+        const Recording recording = Recording::capture(communicator, [&] { exchange.dispatch(to); });
+        ensure(words.stamp() == 0, "a recording has told counts");
+        std::set<std::uint32_t> stamps{0};
+        for (int turn = 0; turn < 9; ++turn) {
+          const std::uint32_t before = words.stamp();
+          if (turn == 6) {
+            communicator.release();
+            communicator.acquire();
+          }
+          turn % 3 == 2 ? static_cast<void>(exchange.dispatch(to)) : recording.replay();
+          words.check(host_counts(exchange, p), before);
+          ensure(stamps.insert(words.stamp()).second, "a stamp has come again");
+        }
+      }));
 }
 
 // Stamps of neighbouring epochs differ where epochs wrap, and none is 0.
@@ -107,7 +109,7 @@ TEST(MoeHostCountsEpochs, StampsDifferWhereEpochsWrap) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
     const FirstEpoch epoch(first);
-    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
       const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       Words words(exchange.local_experts() + 2);
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
@@ -125,7 +127,7 @@ TEST(MoeHostCountsEpochs, StampsDifferWhereEpochsWrap) {
 // Another thread sees the counts of every call, without a word from the calling thread.
 TEST(MoeHostCountsThreads, AnotherThreadPolls) {
   const std::vector<PreparedMoe> prepared = prepare_all(calls_in_every_layout(2).front(), 2);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const MoeExchange exchange = MoeExchange::create(communicator, prepared.front().call.args);
     for (const PreparedMoe& p : prepared) {
       Words words(exchange.local_experts() + 2);
@@ -147,7 +149,7 @@ TEST(MoeHostCountsIdle, ARankWithoutExpertsHasSources) {
   MoeExchangeArgs args = small_exchange();
   args.rank_of_expert.assign(args.experts, 1);
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     ASSERT_EQ(host_counts(exchange, p).size(), number == 0 ? 2u : 10u);
     Words words(exchange.local_experts() + 2);
@@ -166,7 +168,7 @@ TEST(MoeHostCountsFaults, AreToldBeforeAnOverflow) {
   args.capacity = 2;
   args.rank_of_expert.assign(args.experts, 1);
   const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = Choice::one_expert}, 2, 5);
-  const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     Words words(exchange.local_experts() + 2);
     CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));

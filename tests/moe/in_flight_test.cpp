@@ -16,7 +16,7 @@ namespace {
 // A later dispatch has taken the handle's slot: the combine would sum the later dispatch's rows.
 TEST(MoeHandles, AStaleOneIsRejected) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     const DispatchHandle first = dispatch_and_check(exchange, p, rank), second = dispatch_and_check(exchange, p, rank);
@@ -43,7 +43,7 @@ TEST(MoeHandles, AStaleOneIsRejected) {
 // Exchanges count alike, so one exchange's handle would name a dispatch of another.
 TEST(MoeHandles, OneOfAnotherExchangeIsRejected) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange x = MoeExchange::create(communicator, p.call.args),
                       y = MoeExchange::create(communicator, p.call.args);
@@ -77,7 +77,7 @@ TEST(MoeHandles, KnowTheirTokens) {
   args.handles = 1;
   const PreparedMoe some = prepare({.args = args, .tokens = {6, 3}}, 2, 5),
                     none = prepare({.args = args, .tokens = {0}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, some, rank), idle(exchange, none, rank);
@@ -88,14 +88,14 @@ TEST(MoeHandles, KnowTheirTokens) {
     };
     DispatchHandle of_some, of_none;
     const Recording one = Recording::capture(communicator, [&] { of_some = exchange.dispatch(moe.dispatch()); });
-    combine_and_check(exchange, none, rank, dispatch_and_check(exchange, none, rank));
+    exchange_and_check(exchange, none, rank);
     expect_says(error_of([&] { exchange.combine(without_output(of_some)); }), "output: null");
     one.replay();
     exchange.combine(moe.combine(of_some));
     moe.check_combine();
 
     const Recording other = Recording::capture(communicator, [&] { of_none = exchange.dispatch(idle.dispatch()); });
-    combine_and_check(exchange, some, rank, dispatch_and_check(exchange, some, rank));
+    exchange_and_check(exchange, some, rank);
     other.replay();
     exchange.combine(without_output(of_none));
   }));
@@ -107,7 +107,7 @@ TEST(MoeHandles, OfRecordingsStandForEveryReplay) {
   MoeExchangeArgs args = small_exchange();
   args.handles = 1;
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, rank);
@@ -132,7 +132,7 @@ TEST(MoeHandles, DispatchAndCombineHaveAThreadEach) {
   constexpr int kRounds = 200;
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     std::counting_semaphore<2> free(2), ready(0);
@@ -177,7 +177,7 @@ TEST(MoeHandles, DispatchAndCombineHaveAThreadEach) {
 // Each exchange takes two of a communicator's channels, which groups take from the other end.
 TEST(MoeLimits, ExchangesAndGroupsShareChannels) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
-  Config config = cpu_config();
+  Config config = smallest_buffers();
   config.max_groups = 60;
   expect_all_well(run_world(2, config, [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
@@ -185,7 +185,7 @@ TEST(MoeLimits, ExchangesAndGroupsShareChannels) {
     expect_says(error_of([&] { MoeExchange::create(communicator, p.call.args); }),
                 "MoeExchange::create: 1 exchanges exist, and with Config::max_groups 60 there is room for 1");
     for (int split = 0; split < config.max_groups; ++split) communicator.split(0);
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
   }));
 }
 

@@ -17,7 +17,7 @@ class MoeLateWeights : public testing::TestWithParam<std::uint32_t> {
   static void run(const std::vector<Batch>& batches) {
     ASSERT_FALSE(weighed_late(batches).empty());
     exchange_and_check(weighed_late(batches), GetParam());
-    exchange_and_check(on_ring(weighed_late(batches)), GetParam(), cpu_config(), 1);
+    exchange_and_check(on_ring(weighed_late(batches)), GetParam(), smallest_buffers(), 1);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, MoeLateWeights, testing::Values(1, 2, 3, 5));
@@ -40,7 +40,7 @@ TEST_P(MoeLateWeights, ExpertsWhereTheCallerWants) {
 }
 
 TEST_P(MoeLateWeights, MoreTokensThanARingHasPlaces) {
-  exchange_and_check(on_ring(weighed_late({more_tokens_than_places(GetParam())})), GetParam(), cpu_config(), 1);
+  exchange_and_check(on_ring(weighed_late({more_tokens_than_places(GetParam())})), GetParam(), smallest_buffers(), 1);
 }
 
 // Words of weights are compared by epochs, and are never put back to rest.
@@ -58,20 +58,21 @@ TEST_P(MoeLateWeights, EachHalfLooksAtItsOwnTensors) {
     const std::vector<Batch> all = weighed_late(in_every_layout(every_kind_of_routing(GetParam()), GetParam()));
     for (const Batch& batch : ring ? on_ring(all) : all) {
       const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
-      expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
-        const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-        for (const PreparedMoe& p : prepared) {
-          CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
-          const DispatchHandle handle = exchange.dispatch(moe.dispatch());
-          moe.check_dispatch();
-          CombineArgs back = moe.combine(handle);
-          exchange.combine_send({.handle = handle, .topk_weights = back.topk_weights});
-          moe.forget_tokens();
-          back.topk_weights = nullptr;
-          exchange.combine_wait(back);
-          moe.check_combine();
-        }
-      }));
+      expect_all_well(
+          run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int rank) {
+            const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+            for (const PreparedMoe& p : prepared) {
+              CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
+              const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+              moe.check_dispatch();
+              CombineArgs back = moe.combine(handle);
+              exchange.combine_send({.handle = handle, .topk_weights = back.topk_weights});
+              moe.forget_tokens();
+              back.topk_weights = nullptr;
+              exchange.combine_wait(back);
+              moe.check_combine();
+            }
+          }));
     }
   }
 }
@@ -80,25 +81,26 @@ TEST_P(MoeLateWeights, EachHalfLooksAtItsOwnTensors) {
 TEST_P(MoeLateWeights, RecordingsReplay) {
   for (const Batch& batch : weighed_late(routings_for_two_graphs(GetParam()))) {
     std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
-    expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
-      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-      CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(rank));
-      const Recording recording =
-          Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
-      for (std::size_t i = 0; i < prepared.size(); i += 2) {
-        moe.fill(prepared[i]);
-        recording.replay();
-        moe.check_dispatch();
-        moe.check_combine();
-      }
-    }));
+    expect_all_well(
+        run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int rank) {
+          const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+          CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(rank));
+          const Recording recording = Recording::capture(
+              communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
+          for (std::size_t i = 0; i < prepared.size(); i += 2) {
+            moe.fill(prepared[i]);
+            recording.replay();
+            moe.check_dispatch();
+            moe.check_combine();
+          }
+        }));
   }
 }
 
 TEST(MoeLateWeightsArguments, AreAskedForWhereTheyBelong) {
   MoeExchangeArgs late = small_exchange(), early = small_exchange();
   late.weights_at_combine = true;
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     for (const MoeExchangeArgs& args : {late, early}) {
       const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
@@ -135,7 +137,7 @@ TEST(MoeLateWeightsArguments, ARejectedWaitIsToldToThePeers) {
   MoeExchangeArgs args = small_exchange();
   args.weights_at_combine = true;
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+  const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
     CombineArgs call = moe.combine(exchange.dispatch(moe.dispatch()));
@@ -158,7 +160,7 @@ TEST(MoeLateWeightsCalls, HandlesAndHalvesInAnyOrder) {
     args.handles = 2;
     const PreparedMoe first = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
     const PreparedMoe second = prepare({.args = args, .tokens = {1, 6}}, 2, 6);
-    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange exchange = MoeExchange::create(communicator, args);
       for (int round = 0; round < 6; ++round) {
@@ -187,7 +189,7 @@ TEST(MoeLateWeightsArguments, ARankWithoutTokensNeedsNone) {
   MoeExchangeArgs args = small_exchange();
   args.weights_at_combine = true;
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 0}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     for (int round = 0; round < 3; ++round) {
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));

@@ -22,7 +22,7 @@ TEST_P(MoeLayers, EveryScheduleHasTheSameBits) {
     const std::vector<LayerOrder> orders = every_order(cases[0].call.args, ranks);
     std::vector<std::vector<Bytes>> results(cases[0].call.args.experts);
     std::barrier meeting(static_cast<std::ptrdiff_t>(ranks));
-    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange exchange = MoeExchange::create(communicator, cases[0].call.args);
       for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -55,7 +55,7 @@ TEST(MoeLayersOfTwo, LayersOfOneExchangeTakeTurns) {
   const std::vector<LayerCase> cases = layers_of_every_kind(2)[0];
   const LayerOrder order{LayerSchedule::rounds, {1, 2, 1}};
   const PreparedMoe first = prepare(cases[0].call, 2, 3), second = prepare(cases[0].call, 2, 4);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
     const MoeExchange exchange = MoeExchange::create(communicator, cases[0].call.args);
     CpuLayer in_rounds(exchange, cases[0], first, static_cast<std::uint32_t>(rank));
     CpuLayer plain(exchange, cases[0], first, static_cast<std::uint32_t>(rank));
@@ -72,7 +72,7 @@ TEST(MoeLayersOfTwo, LayersOfOneExchangeTakeTurns) {
 TEST(MoeLayersOfTwo, ImpossibleOnesAreRejected) {
   const LayerCase of = layers_of_every_kind(1)[0][0];
   const PreparedMoe p = prepare(of.call, 1, 3);
-  expect_all_well(run_world(1, cpu_config(), [&](Communicator& communicator, int) {
+  expect_all_well(run_world(1, smallest_buffers(), [&](Communicator& communicator, int) {
     const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
     MoeExchangeArgs by_rank = of.call.args;
     by_rank.layout = RowLayout::rank_major;

@@ -84,7 +84,7 @@ TEST(MoeMemory, IsWhatTheArithmeticSaysAndWhatIsMapped) {
     const std::size_t wanted = window_of(w), pages = (wanted + 4095) / 4096 * 4096;
     const int ranks = static_cast<int>(w.ranks);
     EXPECT_EQ(moe_exchange_memory(ranks, w.args).window, wanted);
-    expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int) {
+    expect_all_well(run_world(ranks, smallest_buffers(), [&](Communicator& communicator, int) {
       const std::size_t before = communicator.memory().window;
       EXPECT_EQ(mapped_windows(pages), 0u);
       barrier(communicator, {});
@@ -113,7 +113,7 @@ TEST(MoeMemory, OfARingIsBounded) {
 TEST(MoeMemory, OfGroupsThatDifferIsTheLargest) {
   MoeExchangeArgs larger = odd_exchange();
   larger.tokens = 40;
-  expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(4, smallest_buffers(), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank / 2);
     const std::size_t before = communicator.memory().window;
     const MoeExchange exchange = MoeExchange::create(group, rank < 2 ? odd_exchange() : larger);
@@ -139,7 +139,7 @@ TEST(MoeMemory, TellsTheOutputOfEachLayout) {
   EXPECT_EQ(moe_exchange_memory(8, args).output, 8u * 4 * (256 + 2 * 4 + 2 * 4));
   for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
     args.layout = layout;
-    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
+    expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int) {
       const MoeExchange exchange = MoeExchange::create(communicator, args);
       const bool by_rank = layout == RowLayout::rank_major;
       const std::size_t row = 256 + 2 * 4 + (by_rank ? 2 * 4 : 0);
@@ -160,7 +160,7 @@ TEST(MoeMemory, ColumnsOfScalesAreWholeWordsOfRowsByFours) {
       args.alignment = masked ? 1 : 2;
       const std::size_t capacity = masked ? 12 : 24, rows = masked ? 36 : 24;
       EXPECT_EQ(moe_exchange_memory(3, args).output, rows * (640 + scales));
-      expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int) {
+      expect_all_well(run_world(3, smallest_buffers(), [&](Communicator& communicator, int) {
         const MoeExchange exchange = MoeExchange::create(communicator, args);
         EXPECT_EQ(exchange.capacity(), capacity);
         EXPECT_EQ(exchange.output_rows(), rows);

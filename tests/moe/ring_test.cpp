@@ -15,7 +15,7 @@ namespace weft::test {
 namespace {
 
 void run_through_ring(const std::vector<Batch>& batches, std::uint32_t ranks) {
-  exchange_and_check(on_ring(batches), ranks, cpu_config(), 1);
+  exchange_and_check(on_ring(batches), ranks, smallest_buffers(), 1);
 }
 
 class MoeRing : public testing::TestWithParam<std::uint32_t> {};
@@ -76,7 +76,7 @@ TEST_P(MoeRing, FewTokensTakeSlots) {
 }
 
 TEST_P(MoeRing, EveryKindOfRoutingBySlotsBesideIt) {
-  exchange_and_check(with_slots(on_ring(every_kind_of_routing(GetParam()))), GetParam(), cpu_config(), 1);
+  exchange_and_check(with_slots(on_ring(every_kind_of_routing(GetParam()))), GetParam(), smallest_buffers(), 1);
 }
 
 // Only slots serve rounds.
@@ -84,33 +84,35 @@ TEST_P(MoeRing, FewTokensInRounds) {
   const Batch batch = few_and_many_tokens(GetParam());
   const std::vector<PreparedMoe> prepared = prepare_all({batch[0], batch[1]}, GetParam());
   const Division division{1, (batch.front().args.experts + GetParam() - 1) / GetParam() - 1};
-  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-    for (int round = 0; round < 3; ++round) {
-      CpuMoe moe(exchange, prepared[0], rank);
-      exchange_in_rounds(exchange, moe, division);
-      combine_and_check(exchange, prepared[1], rank, dispatch_and_check(exchange, prepared[1], rank));
-    }
-  }));
+  expect_all_well(
+      run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
+        const auto rank = static_cast<std::uint32_t>(number);
+        const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+        for (int round = 0; round < 3; ++round) {
+          CpuMoe moe(exchange, prepared[0], rank);
+          exchange_in_rounds(exchange, moe, division);
+          exchange_and_check(exchange, prepared[1], rank);
+        }
+      }));
 }
 
 // A recording keeps the handle slot and the number of tokens, and nothing of the rows.
 TEST_P(MoeRing, RecordingsReplay) {
   const Batch batch = on_ring({more_tokens_than_places(GetParam())})[0];
   const std::vector<PreparedMoe> prepared = prepare_all({batch[0], batch[2]}, GetParam());
-  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
-    const MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
-    CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
-    const Recording recording =
-        Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
-    for (int round = 0; round < 4; ++round) {
-      moe.fill(prepared[static_cast<std::size_t>(round) % 2]);
-      recording.replay();
-      moe.check_dispatch();
-      moe.check_combine();
-    }
-  }));
+  expect_all_well(
+      run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
+        const MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
+        CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
+        const Recording recording =
+            Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
+        for (int round = 0; round < 4; ++round) {
+          moe.fill(prepared[static_cast<std::size_t>(round) % 2]);
+          recording.replay();
+          moe.check_dispatch();
+          moe.check_combine();
+        }
+      }));
 }
 
 // Halves take as many tokens as a ring has places. With more, nobody would free a place before the wait.
@@ -119,34 +121,35 @@ TEST_P(MoeRing, HalvesTakeAsManyTokensAsThereArePlaces) {
   MoeCase fits = most;
   fits.tokens = {kRingPlaces, 3};
   const PreparedMoe p = prepare(fits, GetParam(), 1), more = prepare(most, GetParam(), 2);
-  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const MoeExchange exchange = MoeExchange::create(communicator, most.args);
-    for (int round = 0; round < 3; ++round) {
-      CpuMoe moe(exchange, p, rank);
-      const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
-      exchange.dispatch_wait(handle, moe.dispatch());
-      moe.check_dispatch();
-      exchange.combine_send(moe.combine(handle));
-      exchange.combine_wait(moe.combine(handle));
-      moe.check_combine();
-    }
-    CpuMoe moe(exchange, more, rank);
-    const DispatchHandle handle = exchange.dispatch(moe.dispatch());
-    moe.check_dispatch();
-    if (handle.tokens > kRingPlaces) {
-      try {
-        exchange.combine_send(moe.combine(handle));
-        ADD_FAILURE() << "a half of " << handle.tokens << " tokens";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Errc::invalid_argument);
-        const std::string reason = error.what();
-        const std::string wanted =
-            "tokens: " + std::to_string(handle.tokens) + " is more than the 32 of MoeExchangeArgs::ring_rows";
-        EXPECT_NE(reason.find(wanted), std::string::npos) << reason;
-      }
-    }
-  }));
+  expect_all_well(
+      run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
+        const auto rank = static_cast<std::uint32_t>(number);
+        const MoeExchange exchange = MoeExchange::create(communicator, most.args);
+        for (int round = 0; round < 3; ++round) {
+          CpuMoe moe(exchange, p, rank);
+          const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
+          exchange.dispatch_wait(handle, moe.dispatch());
+          moe.check_dispatch();
+          exchange.combine_send(moe.combine(handle));
+          exchange.combine_wait(moe.combine(handle));
+          moe.check_combine();
+        }
+        CpuMoe moe(exchange, more, rank);
+        const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+        moe.check_dispatch();
+        if (handle.tokens > kRingPlaces) {
+          try {
+            exchange.combine_send(moe.combine(handle));
+            ADD_FAILURE() << "a half of " << handle.tokens << " tokens";
+          } catch (const Error& error) {
+            EXPECT_EQ(error.code(), Errc::invalid_argument);
+            const std::string reason = error.what();
+            const std::string wanted =
+                "tokens: " + std::to_string(handle.tokens) + " is more than the 32 of MoeExchangeArgs::ring_rows";
+            EXPECT_NE(reason.find(wanted), std::string::npos) << reason;
+          }
+        }
+      }));
 }
 
 // A rank that sends by slots would wait for ever for one that sends by the ring.
@@ -154,7 +157,7 @@ TEST(MoeRingArguments, RanksThatKnowOtherMostTokensFindOut) {
   const Batch batch = few_and_many_tokens(2);
   for (const std::uint32_t other : {0u, 7u}) {
     const std::vector<PreparedMoe> prepared = prepare_all({batch[2]}, 2);
-    for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+    for (const Ending& ending : run_world(2, smallest_buffers(), [&](Communicator&communicator, int number) {
            const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
            CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
            DispatchArgs args = moe.dispatch();
@@ -170,7 +173,7 @@ TEST(MoeRingArguments, RanksThatKnowOtherMostTokensFindOut) {
 TEST(MoeRingArguments, AHandleKnowsTheWay) {
   const Batch batch = few_and_many_tokens(2);
   const PreparedMoe few = prepare(batch[0], 2, 1), many = prepare(batch[1], 2, 2);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
     const DispatchHandle first = dispatch_and_check(exchange, few, rank);
@@ -186,7 +189,7 @@ TEST(MoeRingArguments, AHandleKnowsTheWay) {
 TEST(MoeRingArguments, ThreadsMustSuitTheRing) {
   const MoeCase c = on_ring({{{.args = small_exchange(), .tokens = {6, 3}}}})[0][0];
   const PreparedMoe p = prepare(c, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const MoeExchange exchange = MoeExchange::create(communicator, c.args);
     CpuMoe moe(exchange, p, rank);
@@ -200,7 +203,7 @@ TEST(MoeRingArguments, ThreadsMustSuitTheRing) {
       const std::string reason = error.what();
       EXPECT_NE(reason.find("launch.threads: 96 is not 0, 32, 64 or a multiple of 128"), std::string::npos) << reason;
     }
-    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    exchange_and_check(exchange, p, rank);
   }));
 }
 
@@ -209,10 +212,10 @@ TEST(MoeRingMost, TokensOfARank) {
   MoeExchangeArgs args{.tokens = 16384, .hidden = 128, .experts = 16, .top_k = 4, .cast = RowCast::fp8};
   args.layout = RowLayout::expert_contiguous;
   const PreparedMoe p = prepare({.args = args, .tokens = {16384, 16383}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     const auto number = static_cast<std::uint32_t>(rank);
-    combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
+    exchange_and_check(exchange, p, number);
   }));
   // Buffers are those of 2048 tokens.
   MoeExchangeArgs fewer = args;

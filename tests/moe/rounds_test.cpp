@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <random>
 #include <semaphore>
 #include <thread>
@@ -19,17 +20,22 @@ class MoeRounds : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, MoeRounds, testing::Values(1, 2, 3, 4));
 
 // Each call of a batch with each division. Results are those of one round, bit for bit, as the oracle knows no rounds.
-void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
+void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks,
+                       const Config& config = smallest_buffers()) {
   ASSERT_FALSE(batches.empty());
   for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     const std::vector<Division> divisions = every_division(batch.front().args, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int rank) {
       const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+      // Made once, as in exchange_and_check().
+      std::vector<std::unique_ptr<CpuMoe>> calls;
+      for (const PreparedMoe& p : prepared)
+        calls.push_back(std::make_unique<CpuMoe>(exchange, p, static_cast<std::uint32_t>(rank)));
       for (const Division& division : divisions) {
-        for (const PreparedMoe& p : prepared) {
-          CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
-          exchange_in_rounds(exchange, moe, division);
+        for (const auto& call : calls) {
+          call->fill();
+          exchange_in_rounds(exchange, *call, division);
         }
       }
     }));
@@ -74,7 +80,7 @@ TEST_P(MoeRounds, CombineRunsBesideLaterRounds) {
   for (const Batch& batch : in_every_layout(every_kind_of_routing(ranks), ranks)) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     const Division division = every_division(batch.front().args, ranks)[2];
-    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       std::vector<std::unique_ptr<CpuMoe>> calls;
@@ -137,7 +143,7 @@ TEST(MoeInRounds, RanksChooseForThemselves) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   const Division division{1, 2, 1};
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     for (int turn = 0; turn < 6; ++turn) {
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
@@ -161,7 +167,7 @@ TEST(MoeInRounds, RecordingsReplayedWithOtherRoutings) {
   for (const Batch& batch : routings_for_two_graphs(2)) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, 2);
     const Division division = every_division(batch.front().args, 2)[2];
-    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+    expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
       const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(rank));
       const Recording recording = Recording::capture(communicator, [&] {
@@ -190,7 +196,7 @@ TEST(MoeInRounds, RecordingsReplayedWithOtherRoutings) {
 TEST(MoeInRounds, MisuseIsRejected) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
     const Division division{2, 1, 1}, other{1, 3};
@@ -229,7 +235,7 @@ TEST(MoeInRounds, MisuseIsRejected) {
     exchange_in_rounds(exchange, moe, division);
   }));
   const auto rejected = [&](const MoeExchangeArgs& of, const ExpertRounds& rounds, const char* says) {
-    expect_all_well(run_world(1, cpu_config(), [&](Communicator& communicator, int) {
+    expect_all_well(run_world(1, smallest_buffers(), [&](Communicator& communicator, int) {
       const MoeExchange exchange = MoeExchange::create(communicator, of);
       const PreparedMoe one = prepare({.args = of, .tokens = {3}}, 1, 5);
       CpuMoe moe(exchange, one, 0);
@@ -255,7 +261,7 @@ TEST(MoeInRounds, MisuseIsRejected) {
 TEST(MoeInRounds, RanksThatDivideDifferentlyFindOut) {
   const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+  for (const Ending& ending : run_world(2, smallest_buffers(), [&](Communicator&communicator, int number) {
          const MoeExchange exchange = MoeExchange::create(communicator, args);
          CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
          const Division division{1, 3}, other{3, 1};

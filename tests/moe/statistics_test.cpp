@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, MoeStatistics,
 TEST_P(MoeStatistics, NamesALateRank) {
   for (const PreparedMoe& p : small_calls()) {
     std::atomic<int> waiting = 0;  // ranks that are about to wait
-    expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int rank) {
+    expect_all_well(run_world(kRanks, smallest_buffers(), [&](Communicator& communicator, int rank) {
       const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       const std::vector<std::uint64_t> seen = waits(exchange, p, static_cast<std::uint32_t>(rank), [&] {
         if (rank == 1) {
@@ -94,7 +94,7 @@ TEST_P(MoeStatistics, NamesALateRank) {
 // Every source has a time, and the own rank's is zero.
 TEST_P(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
   for (const PreparedMoe& p : small_calls()) {
-    expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(kRanks, smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       const std::vector<std::uint64_t> seen = waits(exchange, p, rank, [] {});

@@ -62,8 +62,8 @@ std::vector<Batch> weighed_late(const std::vector<Batch>& batches);
 Batch more_tokens_than_places(std::uint32_t ranks);
 
 // Makes the calls of every batch on CPU ranks, `rounds` times over, on an exchange of its own.
-void exchange_and_check(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config(),
-                        int rounds = 2);
+void exchange_and_check(const std::vector<Batch>& batches, std::uint32_t ranks,
+                        const Config& config = smallest_buffers(), int rounds = 2);
 
 // Calls of routings_for_two_graphs(), recorded once (by a side of support/move_recordings.hpp) for those with even
 // numbers and once for those with odd ones, and eager calls in the same memory. `call(moe, p)` dispatches and combines,

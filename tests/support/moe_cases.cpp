@@ -224,6 +224,7 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
       p_(&p),
       rank_(rank),
       wanted_(dispatched(exchange, p)),
+      results_of_experts_(expert_rows(exchange, p)),
       now_(p.tokens[rank]),
       input_(p.call.args.tokens * oracle::MoeRules(p.call.args).row_bytes, 0),
       output_(wanted_.rows.size(), 0),
@@ -231,7 +232,7 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
       sources_(wanted_.sources.size(), 0),
       ids_(wanted_.ids.size(), 0),
       weights_(wanted_.weights.size(), 0),
-      expert_rows_(exchange.output_rows() * p.call.args.hidden * 2, 0),
+      expert_rows_(results_of_experts_.size(), 0),
       residual_(p.residuals[rank].size(), 0),
       result_(p.results[rank].size(), 0),
       counts_(bytes_of(wanted_.counts), 0),
@@ -246,13 +247,18 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
   }
   put_others_behind(now_, p.call.args);
   narrow_ids_.resize(now_.ids.size());
-  fill(p);
+  fill();
 }
 
 void CpuMoe::fill(const PreparedMoe& p) {
-  const Tokens& mine = p.tokens[rank_];
   p_ = &p;
   wanted_ = dispatched(exchange_, p);
+  results_of_experts_ = expert_rows(exchange_, p);
+  fill();
+}
+
+void CpuMoe::fill() {
+  const Tokens& mine = p_->tokens[rank_];
   forgotten_ = false;
   std::ranges::copy(mine.ids, now_.ids.begin());
   std::ranges::copy(mine.weights, now_.weights.begin());
@@ -260,8 +266,8 @@ void CpuMoe::fill(const PreparedMoe& p) {
   std::ranges::copy(mine.rows, now_.rows.begin());
   std::ranges::transform(now_.ids, narrow_ids_.begin(), [](std::int64_t id) { return static_cast<std::int32_t>(id); });
   std::ranges::copy(now_.rows, input_.content().begin());
-  std::ranges::copy(expert_rows(exchange_, p), expert_rows_.content().begin());
-  std::ranges::copy(p.residuals[rank_], residual_.content().begin());
+  std::ranges::copy(results_of_experts_, expert_rows_.content().begin());
+  std::ranges::copy(p_->residuals[rank_], residual_.content().begin());
   for (Guarded* memory :
        {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_, &counts_, &offsets_, &source_tokens_}) {
     std::ranges::fill(memory->content(), Guarded::kCanary);
@@ -310,7 +316,7 @@ void CpuMoe::forget_results() {
 }
 
 void CpuMoe::make_results(std::uint32_t end) {
-  std::ranges::copy(expert_rows_below(exchange_, *p_, end), expert_rows_.content().begin());
+  put_rows_below(exchange_, *p_, end, results_of_experts_, expert_rows_.content());
 }
 
 void CpuMoe::check_rows(std::uint32_t end) {
@@ -365,6 +371,18 @@ DispatchHandle dispatch_and_check(const MoeExchange& exchange, const PreparedMoe
 
 void combine_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank, DispatchHandle handle) {
   CpuMoe moe(exchange, p, rank);
+  exchange.combine(moe.combine(handle));
+  moe.check_combine();
+}
+
+void exchange_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank) {
+  CpuMoe moe(exchange, p, rank);
+  exchange_and_check(exchange, moe);
+}
+
+void exchange_and_check(const MoeExchange& exchange, CpuMoe& moe) {
+  const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+  moe.check_dispatch();
   exchange.combine(moe.combine(handle));
   moe.check_combine();
 }

@@ -71,6 +71,8 @@ class CpuMoe {
   CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank);
   // Prepares another call with as many tokens, in the same memory.
   void fill(const PreparedMoe& p);
+  // Prepares the same call once more.
+  void fill();
   DispatchArgs dispatch(bool discard = false);
   CombineArgs combine(DispatchHandle handle);
   // Overwrites the inputs that sends have read.
@@ -92,6 +94,7 @@ class CpuMoe {
   const PreparedMoe* p_;
   std::uint32_t rank_;
   Dispatched wanted_;
+  Bytes results_of_experts_;
   Tokens now_;
   std::vector<std::int32_t> narrow_ids_;
   bool forgotten_ = false;
@@ -103,5 +106,8 @@ class CpuMoe {
 DispatchHandle dispatch_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank,
                                   bool discard = false);
 void combine_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank, DispatchHandle handle);
+// Both, in the same tensors.
+void exchange_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank);
+void exchange_and_check(const MoeExchange& exchange, CpuMoe& moe);
 
 }  // namespace weft::test

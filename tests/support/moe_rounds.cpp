@@ -60,14 +60,18 @@ void expect_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::u
   }
 }
 
-Bytes expert_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end) {
+void put_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end,
+                    std::span<const std::byte> all, std::span<std::byte> made) {
   const std::size_t row = std::size_t{p.call.args.hidden} * 2;
+  std::ranges::fill(made, std::byte{0x5a});
+  for (const std::size_t at : rows_below(exchange, p, end, true))
+    std::ranges::copy(all.subspan(at * row, row), made.subspan(at * row).begin());
+}
+
+Bytes expert_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end) {
   const Bytes all = expert_rows(exchange, p);
-  Bytes made(all.size(), std::byte{0x5a});
-  for (const std::size_t at : rows_below(exchange, p, end, true)) {
-    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(at * row), row,
-                made.begin() + static_cast<std::ptrdiff_t>(at * row));
-  }
+  Bytes made(all.size());
+  put_rows_below(exchange, p, end, all, made);
   return made;
 }
 

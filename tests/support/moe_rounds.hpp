@@ -25,7 +25,9 @@ std::vector<Division> every_division(const MoeExchangeArgs& args, std::uint32_t 
 // The rows of a dispatch's output that belong to experts below local number `end`. With `alone`, without those that
 // later experts share (rank-major).
 std::vector<std::size_t> rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end, bool alone);
-// expert_rows() of these experts alone: the others have made nothing yet.
+// Puts those of `all` expert_rows() that these experts alone have made into `made`. The others have made nothing yet.
+void put_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end,
+                    std::span<const std::byte> all, std::span<std::byte> made);
 Bytes expert_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end);
 
 // Throws if a row of these experts is not in the output `got`.

@@ -130,15 +130,18 @@ constexpr const char* kTuneExamples =
     R"(For each size it measures every algorithm with the grid chosen by size, then other grids of those
 that may win. The fastest choice and the present one are measured again in turns. The present one
 stays ("as before") unless it is slower by more than the spread of the turns. Both times in the
-table come from these turns. Every result is checked. An interrupted run can be continued.
+table come from these turns. Every result is checked.
 
-The table belongs to a GPU, a number of ranks and an operation. For each message size it gives the
-algorithm, and blocks and threads if the usual grid is slower. Tables for H200s and for CPU ranks
-are built in. A communicator uses the table of Config::tuning_file (rank 0's file for all ranks),
+Coarse sizes come first. When the seconds are over, the tables of the sizes so far are written, and
+the output says which are left. The same command goes on with them, also after an interruption.
+
+A table belongs to a GPU, a number of ranks and an operation. For each message size it gives the
+algorithm, and for all-reduces blocks and threads if the usual grid is slower. Norms without a table
+use that of all-reduces. Tables for H200s and for CPU ranks are built in. A communicator uses the table of Config::tuning_file (rank 0's file for all ranks),
 and `weft info` names it.
 
 Examples:
-  weft tune                                     all GPUs; some minutes; writes tuning.json
+  weft tune                                     all GPUs; three minutes; writes tuning.json
   weft tune --quick --ranks 2 --output two.json
   weft bench all-reduce --tuning tuning.json    shows its effect
   torchrun --nproc-per-node 8 --no-python weft tune)";

@@ -61,10 +61,10 @@ struct Config {
   // reason; Communicator::multicast() tells it beforehand.
   bool multicast = false;
 
-  // A file of tuning tables that `weft tune` wrote: the algorithm and the grid for an all-reduce of each size. Rank 0's
-  // file is read and used by all ranks; empty: the tables that are compiled in. Errc::invalid_argument at creation: the
-  // file is no such table, or has a value outside its range. The message has its name, the key, the value and the
-  // range. Ranks other than 0 throw Errc::rendezvous with the same words.
+  // A file of tuning tables that `weft tune` wrote: the algorithm and the grid for an all-reduce of each size, and the
+  // algorithm for one with a norm. Rank 0's file is read and used by all ranks; empty: the tables that are compiled in.
+  // Errc::invalid_argument at creation: the file is no such table, or has a value outside its range. The message has
+  // its name, the key, the value and the range. Ranks other than 0 throw Errc::rendezvous with the same words.
   std::string tuning_file = {};
 
   // Each rank's own, for GPUs. true: the calls of one group may come on different streams, in an order that is the same
@@ -131,7 +131,8 @@ class Group {
   int cuda_device() const;  // number of this rank's GPU; −1 on CPU ranks
   // The tuning table that serves the group's all-reduces; if it was not made for these very ranks, also the reason for
   // it: "NVIDIA H200, 4 ranks (measured)", "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200,
-  // 8 ranks". The same on every rank of the group.
+  // 8 ranks". All-reduces with a norm use it, too, unless they have a table of their own: "…; norms: NVIDIA H200, 4
+  // ranks (measured)". The same on every rank of the group.
   std::string tuning() const;
 
   // The first fault seen by this rank, without waiting for anything; empty while all is well. On GPUs an enqueued call

@@ -11,7 +11,7 @@
 namespace weft::detail {
 
 struct AgreedTuning {
-  std::string processor;  // rank 0's, of up to 59 characters
+  Processor processor;  // rank 0's, with a name of up to 59 characters
   std::vector<TuningTable> tables;
 };
 

@@ -74,7 +74,9 @@ int Group::cuda_device() const {
   return state().communicator().fabric().cuda_device();
 }
 std::string Group::tuning() const {
-  return state().tuning().reason;
+  const detail::TuningChoice& all_reduces = state().tuning();
+  const detail::TuningChoice& norms = state().tuning(detail::TunedOperation::all_reduce_rms_norm);
+  return norms.table == all_reduces.table ? all_reduces.reason : all_reduces.reason + "; norms: " + norms.reason;
 }
 std::optional<Fault> Group::status() const {
   return state().communicator().fault();

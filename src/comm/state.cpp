@@ -141,6 +141,13 @@ void CommunicatorState::agree_on_tuning() {
   });
 }
 
+std::array<TuningChoice, kTunedOperations.size()> CommunicatorState::tuning_for(int ranks) const {
+  std::array<TuningChoice, kTunedOperations.size()> all;
+  for (const auto operation : kTunedOperations)
+    all[static_cast<std::size_t>(operation)] = choose_tuning(tuning_, processor_, ranks, operation);
+  return all;
+}
+
 std::size_t CommunicatorState::region_offset(int group) const {
   return detail::region_offset(config_, static_cast<std::uint32_t>(bootstrap_->size()), group);
 }

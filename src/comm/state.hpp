@@ -37,7 +37,9 @@ class GroupState {
   const std::vector<int>& members() const { return members_; }
   const RegionLayout& layout() const { return layout_; }
   const MultimemLayout& multimem() const { return multimem_; }
-  const TuningChoice& tuning() const { return tuning_; }
+  const TuningChoice& tuning(TunedOperation operation = TunedOperation::all_reduce) const {
+    return tuning_[static_cast<std::size_t>(operation)];
+  }
   // All members' windows can be reached by plain stores: Weft's own algorithms work.
   bool direct() const { return direct_; }
   // The channel of messages, which pairs of ranks use by themselves (protocol/mail.hpp).
@@ -82,7 +84,7 @@ class GroupState {
   std::size_t region_offset_;
   RegionLayout layout_;
   MultimemLayout multimem_;
-  TuningChoice tuning_;
+  std::array<TuningChoice, kTunedOperations.size()> tuning_;
   bool direct_ = false;
   bool ordered_;                  // Config::order_streams
   bool marked_ = false;           // a place in a stream, behind which the next call comes
@@ -117,7 +119,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   int rank() const { return bootstrap_->rank(); }
   int size() const { return bootstrap_->size(); }
   bool released() const { return released_; }
-  TuningChoice tuning_for(int ranks) const { return choose_tuning(tuning_, processor_, ranks); }
+  std::array<TuningChoice, kTunedOperations.size()> tuning_for(int ranks) const;
   std::size_t window_bytes() const;
   std::string multicast() const;  // see Communicator
   GroupState& world() const { return *groups_.front(); }
@@ -209,7 +211,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   const std::uint32_t first_epoch_;  // of its channels, unless a test has said otherwise 1
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<CallBoard> board_;
-  std::string processor_;            // rank 0's
+  Processor processor_;              // rank 0's
   std::vector<TuningTable> tuning_;  // likewise; tables of its file first
   int least_max_blocks_ = 0;
   std::size_t window_bytes_ = 0;

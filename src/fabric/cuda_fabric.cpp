@@ -112,14 +112,14 @@ class CudaFabric final : public Fabric {
     if (!windows_.empty() && windows_.front() != nullptr) {
       for (const std::byte* peer : windows_.front()->peers()) reachable += peer != nullptr ? 1 : 0;
     }
-    if (shared_) return fmt::format("{} ranks of one process on shared GPUs ({}), for tests", size_, device_name_);
-    if (reachable == size_) return fmt::format("peer memory, {} × {}", size_, device_name_);
-    if (reachable == 0) return fmt::format("NCCL: it finds no symmetric memory here, {} × {}", size_, device_name_);
-    if (!links_.problem().empty()) return fmt::format("NCCL: {} ({} × {})", links_.problem(), size_, device_name_);
+    if (shared_) return fmt::format("{} ranks of one process on shared GPUs ({}), for tests", size_, processor_.name);
+    if (reachable == size_) return fmt::format("peer memory, {} × {}", size_, processor_.name);
+    if (reachable == 0) return fmt::format("NCCL: it finds no symmetric memory here, {} × {}", size_, processor_.name);
+    if (!links_.problem().empty()) return fmt::format("NCCL: {} ({} × {})", links_.problem(), size_, processor_.name);
     return fmt::format("NCCL: only {} of {} ranks share an NVLink domain with rank {} ({})", reachable, size_, rank_,
-                       device_name_);
+                       processor_.name);
   }
-  std::string processor() const override { return device_name_; }
+  Processor processor() const override { return processor_; }
   int max_blocks() const override { return max_blocks_; }
   std::size_t control_bytes() const override {
     return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes + lasting_.size() * kLastingBytes;
@@ -190,7 +190,7 @@ class CudaFabric final : public Fabric {
     if (size_ == 1) return "a rank alone has no peers";
     if (std::string problem = why_no_multicast(nccl()); !problem.empty()) return problem;
     if (supports_multicast(device_)) return {};
-    return fmt::format("GPU {} ({}) does not support it", device_, device_name_);
+    return fmt::format("GPU {} ({}) does not support it", device_, processor_.name);
   }
 
   void write(void* to, const void* from, std::size_t bytes) override {
@@ -310,7 +310,7 @@ class CudaFabric final : public Fabric {
     const SetupScope scope(device_);
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
-    device_name_ = properties.name;
+    processor_ = {properties.name, properties.major * 10 + properties.minor, properties.multiProcessorCount};
     std::memcpy(uuid_, properties.uuid.bytes, sizeof(uuid_));
     int lowest = 0, highest = 0;
     check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
@@ -377,7 +377,7 @@ class CudaFabric final : public Fabric {
   int max_blocks_ = 2;
   bool shared_ = false;
   LinkDomains links_;
-  std::string device_name_;
+  Processor processor_;
   char uuid_[16] = {};
   cudaStream_t stream_ = nullptr;  // for creation and abort(), never for operations
   DeviceControl* device_control_ = nullptr;

@@ -48,8 +48,8 @@ class Fabric {
   virtual Device device() const = 0;
   virtual int cuda_device() const { return -1; }  // the number of this rank's GPU
   virtual std::string description() const = 0;
-  // The name of the processor whose tuning tables are used: the GPU's name.
-  virtual std::string processor() const { return std::string(kCpuProcessor); }
+  // Whose tuning tables are used.
+  virtual Processor processor() const { return {.name = std::string(kCpuProcessor)}; }
   virtual int max_blocks() const = 0;  // of one launch, which all run at once
   virtual std::size_t control_bytes() const = 0;
   virtual Control control() const = 0;  // as operations see it

@@ -7,9 +7,11 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "base/fingerprint.hpp"
 #include "base/limits.hpp"
@@ -22,7 +24,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kSchema = "weft-tuning-1";
-constexpr std::string_view kOperation = "all_reduce";
 constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined};
 
 // Deeper files are no tables. Very deep ones would end the process when they are written into a message.
@@ -109,12 +110,14 @@ class Node {
   std::string key_;
 };
 
-TuningStep read_step(const Node& node, bool last, std::uint64_t before) {
+TuningStep read_step(const Node& node, TunedOperation operation, bool last, std::uint64_t before) {
   node.allow({"up_to_bytes", "algorithm", "blocks", "threads"});
   TuningStep step;
   if (!last) step.up_to = node.number("up_to_bytes", before + 1, std::uint64_t{1} << 60);
   if (last && node.has("up_to_bytes")) node.reject("up_to_bytes", "left out: the last step serves all that is larger");
-  const std::string algorithm = node.text("algorithm", {"one-shot", "two-shot", "pipelined"});
+  const bool norm = operation == TunedOperation::all_reduce_rms_norm;
+  const std::string algorithm = norm ? node.text("algorithm", {"one-shot", "two-shot"})
+                                     : node.text("algorithm", {"one-shot", "two-shot", "pipelined"});
   for (const auto candidate : kAlgorithms)
     if (name(candidate) == algorithm) step.algorithm = candidate;
   if (node.has("blocks")) step.blocks = static_cast<int>(node.number("blocks", 2, kMaxBlocks));
@@ -122,23 +125,54 @@ TuningStep read_step(const Node& node, bool last, std::uint64_t before) {
   return step;
 }
 
+// "9.0" is 90.
+int read_capability(const Node& node) {
+  const char* const key = "compute_capability";
+  if (!node.has(key)) return 0;
+  const std::string text = node.any_text(key);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const std::size_t last = text.size() - 1;
+  const bool good = text.size() >= 3 && text.size() <= 4 && text[last - 1] == '.' && is_digit(text[last]) &&
+                    std::all_of(text.begin(), text.end() - 2, is_digit) && text[0] != '0';
+  if (!good) node.reject(key, "a compute capability such as \"9.0\"");
+  return std::stoi(text.substr(0, last - 1)) * 10 + (text[last] - '0');
+}
+
 TuningTable read_table(const Node& node) {
-  node.allow({"processor", "ranks", "operation", "origin", "note", "steps"});
-  node.text("operation", {kOperation});
-  TuningTable table{.processor = node.any_text("processor"),
+  node.allow({"processor", "compute_capability", "multiprocessors", "ranks", "operation", "origin", "note", "steps"});
+  TuningTable table{.processor = {.name = node.any_text("processor"), .capability = read_capability(node)},
                     .ranks = static_cast<int>(node.number("ranks", 0, kMaxRanks)),
                     .origin = node.text("origin", {"measured", "extrapolated"})};
+  if (node.has("multiprocessors"))
+    table.processor.multiprocessors = static_cast<int>(node.number("multiprocessors", 1, 4096));
+  const std::string operation = node.text("operation", {"all_reduce", "all_reduce_rms_norm"});
+  for (const auto candidate : kTunedOperations)
+    if (name(candidate) == operation) table.operation = candidate;
   if (node.has("note")) table.note = node.any_text("note");
   const auto steps = node.list("steps", kMostTuningSteps);
   for (std::size_t i = 0; i < steps.size(); ++i)
-    table.steps.push_back(
-        read_step(steps[i], i + 1 == steps.size(), table.steps.empty() ? 0 : table.steps.back().up_to));
+    table.steps.push_back(read_step(steps[i], table.operation, i + 1 == steps.size(),
+                                    table.steps.empty() ? 0 : table.steps.back().up_to));
   return table;
 }
 
 std::string in_words(const TuningTable& table) {
-  if (table.ranks == 0) return fmt::format("{} ({})", table.processor, table.origin);
-  return fmt::format("{}, {} ranks ({})", table.processor, table.ranks, table.origin);
+  if (table.ranks == 0) return fmt::format("{} ({})", table.processor.name, table.origin);
+  return fmt::format("{}, {} ranks ({})", table.processor.name, table.ranks, table.origin);
+}
+
+// How far a table is from what is wanted. The smallest serves.
+std::tuple<bool, int, int, bool> distance(const TuningTable& table, const Processor& processor, int ranks) {
+  const bool same = table.processor.name == processor.name;
+  const int apart = table.ranks == 0 ? 0 : std::abs(table.ranks - ranks);
+  const int fewer = table.ranks < ranks && apart != 0 ? 1 : 0;
+  const bool known = processor.multiprocessors != 0 && table.processor.multiprocessors != 0;
+  const int more = std::abs(table.processor.multiprocessors - processor.multiprocessors);
+  return {!same && (processor.capability == 0 || table.processor.capability != processor.capability),
+          same    ? 0
+          : known ? more
+                  : std::numeric_limits<int>::max(),
+          2 * apart + fewer, !same};
 }
 
 }  // namespace
@@ -152,8 +186,8 @@ std::vector<TuningTable> parse_tuning(std::string_view text, const std::string& 
   for (const Node& node : root.list("tables", 1024)) {
     TuningTable table = read_table(node);
     for (const TuningTable& other : tables)
-      if (other.processor == table.processor && other.ranks == table.ranks)
-        node.reject("ranks", fmt::format("the only table for {} of this size", table.processor));
+      if (other.serves_as(table))
+        node.reject("ranks", fmt::format("the only table for {} of this size", table.processor.name));
     tables.push_back(std::move(table));
   }
   return tables;
@@ -170,8 +204,14 @@ std::vector<TuningTable> read_tuning(const std::string& file) {
 std::string to_json(const std::vector<TuningTable>& tables) {
   std::string out = fmt::format("{{\n \"schema\": \"{}\",\n \"tables\": [", kSchema);
   for (const TuningTable& table : tables) {
-    out += fmt::format("{}\n  {{\n   \"processor\": {},\n   \"ranks\": {},\n   \"operation\": \"{}\",\n",
-                       &table == &tables.front() ? "" : ",", json(table.processor).dump(), table.ranks, kOperation);
+    const Processor& processor = table.processor;
+    out += fmt::format("{}\n  {{\n   \"processor\": {},\n", &table == &tables.front() ? "" : ",",
+                       json(processor.name).dump());
+    if (processor.capability != 0)
+      out +=
+          fmt::format("   \"compute_capability\": \"{}.{}\",\n", processor.capability / 10, processor.capability % 10);
+    if (processor.multiprocessors != 0) out += fmt::format("   \"multiprocessors\": {},\n", processor.multiprocessors);
+    out += fmt::format("   \"ranks\": {},\n   \"operation\": \"{}\",\n", table.ranks, name(table.operation));
     out += fmt::format("   \"origin\": \"{}\",\n", table.origin);
     if (!table.note.empty()) out += fmt::format("   \"note\": {},\n", json(table.note).dump());
     out += "   \"steps\": [";
@@ -201,41 +241,40 @@ const std::vector<TuningTable>& shipped_tuning() {
 std::vector<TuningTable> with_shipped(std::vector<TuningTable> own) {
   const std::size_t owned = own.size();
   for (const TuningTable& table : shipped_tuning()) {
-    const auto replaces = [&](const TuningTable& other) {
-      return other.processor == table.processor && other.ranks == table.ranks;
-    };
+    const auto replaces = [&](const TuningTable& other) { return other.serves_as(table); };
     if (std::none_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(owned), replaces)) own.push_back(table);
   }
   return own;
 }
 
-TuningChoice choose_tuning(const std::vector<TuningTable>& tables, std::string_view processor, int ranks) {
-  const bool cpu = processor == kCpuProcessor;
-  const auto badness = [&](const TuningTable& table) {
-    const int apart = table.ranks == 0 ? 0 : std::abs(table.ranks - ranks);
-    return 4 * apart + 2 * (table.ranks < ranks && apart != 0 ? 1 : 0) + (table.processor == processor ? 0 : 1);
-  };
+TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Processor& processor, int ranks,
+                           TunedOperation operation) {
+  const auto far = [&](const TuningTable& table) { return distance(table, processor, ranks); };
   TuningChoice choice;
   for (const TuningTable& table : tables) {
-    if ((table.processor == kCpuProcessor) != cpu) continue;
-    if (choice.table == nullptr || badness(table) < badness(*choice.table)) choice.table = &table;
+    if ((table.processor.name == kCpuProcessor) != (processor.name == kCpuProcessor)) continue;
+    if (table.operation != operation) continue;
+    if (operation != TunedOperation::all_reduce && table.ranks != 0 && table.ranks != ranks) continue;
+    if (choice.table == nullptr || far(table) < far(*choice.table)) choice.table = &table;
   }
-  if (choice.table == nullptr) return choice;
-  choice.exact = badness(*choice.table) == 0;
+  if (choice.table == nullptr) {
+    return operation == TunedOperation::all_reduce ? choice : choose_tuning(tables, processor, ranks);
+  }
+  choice.exact = far(*choice.table) == std::tuple(false, 0, 0, false);
   choice.reason = choice.exact ? in_words(*choice.table)
                                : fmt::format("{}, as there is no table for {}, {} ranks", in_words(*choice.table),
-                                             processor, ranks);
+                                             processor.name, ranks);
   return choice;
 }
 
 std::span<const TuningStep> shipped_steps(Device device, int ranks) {
-  static const std::string gpu = [] {
+  static const Processor cpu{std::string(kCpuProcessor)};
+  static const Processor gpu = [] {
     for (const TuningTable& table : shipped_tuning())
-      if (table.processor != kCpuProcessor) return table.processor;
-    return std::string();
+      if (table.processor.name != kCpuProcessor) return table.processor;
+    return Processor{};
   }();
-  return choose_tuning(shipped_tuning(), device == Device::cpu ? kCpuProcessor : std::string_view(gpu), ranks)
-      .table->steps;
+  return choose_tuning(shipped_tuning(), device == Device::cpu ? cpu : gpu, ranks).table->steps;
 }
 
 const TuningStep& step_for(std::span<const TuningStep> steps, std::uint64_t bytes, std::uint64_t wire_bytes) {
@@ -248,8 +287,8 @@ std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables) {
   std::uint32_t all = 0;
   for (const TuningTable& table : tables)
     for (const TuningStep& step : table.steps)
-      all = fingerprint(NameHash(table.processor), all, table.ranks, step.up_to, step.algorithm, step.blocks,
-                        step.threads);
+      all = fingerprint(NameHash(table.processor.name), all, table.ranks, table.operation, step.up_to, step.algorithm,
+                        step.blocks, step.threads);
   return all;
 }
 

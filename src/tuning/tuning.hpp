@@ -1,7 +1,8 @@
-// Tables of the algorithm and the grid for an all-reduce of each size. They are measured (`weft tune`), kept as JSON in
+// Tables of the algorithm and the grid for each size of an operation. They are measured (`weft tune`), kept as JSON in
 // tuning/ and compiled in, or read from a user's file. Ranks of a communicator use rank 0's.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,14 +28,36 @@ inline constexpr std::size_t kMostTuningSteps = 64;  // of a table
 
 inline constexpr std::string_view kCpuProcessor = "CPU";
 
+// A rank's GPU, or its CPU. The numbers find a table for a GPU that has none; 0: not known, or a CPU.
+struct Processor {
+  std::string name;    // CUDA's name of the GPU, or kCpuProcessor
+  int capability = 0;  // compute capability: 90 for 9.0
+  int multiprocessors = 0;
+
+  bool operator==(const Processor&) const = default;
+};
+
+// The operations that have tables. All-reduces with a norm use the all-reduces' where they have none of their own.
+enum class TunedOperation : std::uint8_t { all_reduce, all_reduce_rms_norm };
+inline constexpr std::array kTunedOperations = {TunedOperation::all_reduce, TunedOperation::all_reduce_rms_norm};
+constexpr std::string_view name(TunedOperation operation) {
+  constexpr std::string_view names[] = {"all_reduce", "all_reduce_rms_norm"};
+  return names[static_cast<int>(operation)];
+}
+
 struct TuningTable {
-  std::string processor;  // CUDA's name of the GPU, or kCpuProcessor
-  int ranks = 0;          // of the group; 0: any number
+  Processor processor;
+  int ranks = 0;  // of the group; 0: any number
+  TunedOperation operation = TunedOperation::all_reduce;
   std::string origin;     // "measured" or "extrapolated"
   std::string note = {};  // for people
   std::vector<TuningStep> steps = {};
 
   bool operator==(const TuningTable&) const = default;
+  // Of two such tables one takes the other's place.
+  bool serves_as(const TuningTable& other) const {
+    return processor.name == other.processor.name && ranks == other.ranks && operation == other.operation;
+  }
 };
 
 // `file` is named in errors: Errc::invalid_argument with key, value and allowed range.
@@ -47,14 +70,16 @@ std::string to_json(const std::vector<TuningTable>& tables);
 const std::vector<TuningTable>& shipped_tuning();
 std::vector<TuningTable> with_shipped(std::vector<TuningTable> own);
 
-// The table for a group, and its name and reason in words. The number of ranks counts more than the model: the nearest
-// number, a larger before a smaller one, then the same model. Earlier tables come first.
+// The table for a group, and its name and reason in words. A GPU without a table takes one of its compute capability,
+// then one of the nearest number of multiprocessors. Then the nearest number of ranks counts, a larger before a smaller
+// one. Earlier tables come first. A norm's own table must be for as many ranks; otherwise the all-reduces' serves.
 struct TuningChoice {
   const TuningTable* table = nullptr;  // one of `tables`
   bool exact = false;                  // measured or extrapolated for this processor and number of ranks
   std::string reason = {};
 };
-TuningChoice choose_tuning(const std::vector<TuningTable>& tables, std::string_view processor, int ranks);
+TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Processor& processor, int ranks,
+                           TunedOperation operation = TunedOperation::all_reduce);
 
 // Steps of the shipped table for such ranks on any GPU.
 std::span<const TuningStep> shipped_steps(Device device, int ranks);

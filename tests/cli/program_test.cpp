@@ -296,7 +296,7 @@ TEST(Program, InfoCountsTheMemoryOfACommunicator) {
 TEST(Program, TablesThatServeNothingAreSaid) {
   const auto file = testing::TempDir() + "tables.json";
   const auto table = [&](const std::string& processor, int ranks) {
-    detail::TuningTable table{.processor = processor, .ranks = ranks, .origin = "measured", .note = "a test's"};
+    detail::TuningTable table{.processor = {processor}, .ranks = ranks, .origin = "measured", .note = "a test's"};
     table.steps = {{.algorithm = Algorithm::two_shot}};
     std::ofstream(file) << detail::to_json({table});
   };

@@ -1,6 +1,7 @@
 // weft tune: its state file, and the program as a whole.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -85,8 +86,8 @@ TEST(TuneState, OthersDoNotWrite) {
 class TuneProgram : public testing::Test {
  protected:
   std::vector<std::string> tune(const std::string& output) const {
-    return {"tune",      "--device", "cpu",      "--ranks", "2",       "--bytes", "1K,16K",
-            "--samples", "1",        "--output", output,    "--state", state_};
+    return {"tune",       "--device",  "cpu", "--ranks",  "2",    "--bytes", "1K,16K", "--operation",
+            "all-reduce", "--samples", "1",   "--output", output, "--state", state_};
   }
   // Writes a state in which every trial of a run like tune() has the given time.
   void begin(const std::function<double(std::size_t, Algorithm)>& us) {
@@ -100,7 +101,8 @@ class TuneProgram : public testing::Test {
         for (const auto algorithm :
              {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
           if (turn == 0 && algorithm == Algorithm::automatic) continue;
-          const nlohmann::json line = {{"bytes", bytes},
+          const nlohmann::json line = {{"operation", "all_reduce"},
+                                       {"bytes", bytes},
                                        {"algorithm", name(algorithm)},
                                        {"blocks", 0},
                                        {"threads", 0},
@@ -130,7 +132,7 @@ TEST_F(TuneProgram, WritesATableThatIsThenUsed) {
   EXPECT_FALSE(std::filesystem::exists(state_));
   const auto tables = detail::read_tuning(table_);
   ASSERT_EQ(tables.size(), 1u);
-  EXPECT_EQ(tables[0].processor, "CPU");
+  EXPECT_EQ(tables[0].processor.name, "CPU");
   EXPECT_EQ(tables[0].ranks, 2);
   EXPECT_EQ(tables[0].origin, "measured");
   const auto info = run({"info", "--device", "cpu", "--ranks", "2", "--tuning", table_});
@@ -146,8 +148,8 @@ TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
   });
   // Tables for other ranks stay. The table for these ranks serves the sizes that are not measured.
   std::ofstream(table_) << detail::to_json(
-      {{.processor = "NVIDIA H200", .ranks = 2, .origin = "measured", .steps = {{}}},
-       {.processor = "CPU",
+      {{.processor = {"NVIDIA H200"}, .ranks = 2, .origin = "measured", .steps = {{}}},
+       {.processor = {"CPU"},
         .ranks = 2,
         .origin = "measured",
         .steps = {{.up_to = 64, .algorithm = Algorithm::pipelined}, {.algorithm = Algorithm::two_shot}}}});
@@ -156,7 +158,7 @@ TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
   EXPECT_NE(result.err.find("continues with 62 measurements"), std::string::npos) << result.err;
   const auto tables = detail::read_tuning(table_);
   ASSERT_EQ(tables.size(), 2u);
-  EXPECT_EQ(tables[0].processor, "NVIDIA H200");
+  EXPECT_EQ(tables[0].processor.name, "NVIDIA H200");
   EXPECT_EQ(tables[1].steps, (std::vector<TuningStep>{{.up_to = 64, .algorithm = Algorithm::pipelined},
                                                       {.up_to = 8192, .algorithm = Algorithm::two_shot},
                                                       {.up_to = 16384, .algorithm = Algorithm::one_shot},
@@ -184,6 +186,42 @@ TEST_F(TuneProgram, SaysWhereNothingChanged) {
   EXPECT_EQ(detail::read_tuning(table_)[0].steps,
             (std::vector<TuningStep>{{.up_to = 8192, .algorithm = Algorithm::one_shot},
                                      {.algorithm = Algorithm::pipelined}}));
+}
+
+// Norms have whole rows of 8 KB, and a table of their own.
+TEST_F(TuneProgram, TunesNormsToo) {
+  std::vector<std::string> arguments = tune(table_);
+  std::ranges::replace(arguments, "all-reduce", "all");
+  const auto result = run(arguments);
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_NE(result.out.find("all-reduce with norm, rows of 4096 bf16"), std::string::npos) << result.out;
+  const auto tables = detail::read_tuning(table_);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].operation, detail::TunedOperation::all_reduce);
+  EXPECT_EQ(tables[1].operation, detail::TunedOperation::all_reduce_rms_norm);
+  for (const TuningStep& step : tables[1].steps) EXPECT_EQ(step.blocks, 0);
+  const auto info = run({"info", "--device", "cpu", "--ranks", "2", "--tuning", table_});
+  EXPECT_NE(info.out.find("norms: CPU, 2 ranks (measured)"), std::string::npos) << info.out;
+  std::ranges::replace(arguments, "all", "norm");
+  std::ranges::replace(arguments, "1K,16K", "1K,12K");
+  EXPECT_NE(run(arguments).err.find("one must be a multiple of 8 KB"), std::string::npos);
+}
+
+// A run whose time is up writes what it has, says what is left, and goes on with it.
+TEST_F(TuneProgram, EndsWhenItsTimeIsUpAndGoesOn) {
+  std::vector<std::string> arguments = tune(table_);
+  arguments.insert(arguments.end(), {"--seconds", "0.000001"});
+  const auto first = run(arguments);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("were over: all_reduce 16 KB.\n"), std::string::npos) << first.out;
+  EXPECT_TRUE(std::filesystem::exists(state_));
+  ASSERT_EQ(detail::read_tuning(table_).size(), 1u);
+  const auto second = run(tune(table_));
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_NE(second.err.find("continues with"), std::string::npos) << second.err;
+  EXPECT_EQ(second.out.find("were over"), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("16 KB"), std::string::npos) << second.out;
+  EXPECT_FALSE(std::filesystem::exists(state_));
 }
 
 TEST_F(TuneProgram, BadUsageIsTwo) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/ranks.hpp"
+#include "tune/subject.hpp"
 #include "tune/tuner.hpp"
 
 namespace weft::cli {
@@ -164,7 +165,7 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
     const auto steps = steps_of(sizes, base);
     // parse_tuning() reads the table back for any steps.
     const std::vector<detail::TuningTable> tables = {
-        {.processor = "CPU", .ranks = 2, .origin = "measured", .steps = steps}};
+        {.processor = {"CPU"}, .ranks = 2, .origin = "measured", .steps = steps}};
     EXPECT_EQ(detail::parse_tuning(detail::to_json(tables), "file"), tables);
     return steps;
   };
@@ -203,6 +204,24 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
                                {.up_to = 300'000, .algorithm = Algorithm::two_shot},
                                base[4]}));
   EXPECT_EQ(tuned({{.bytes = 1 << 20, .algorithm = Algorithm::pipelined}}), (std::vector<TuningStep>(base, base + 5)));
+}
+
+// A search whose time is up has sizes of all kinds, and each is measured once.
+TEST(TuneSubjects, MeasureCoarseSizesFirst) {
+  Ranks ranks({.world_size = 2, .device = Device::cpu});
+  const auto subjects = TuneSubject::all(ranks, {});
+  ASSERT_EQ(subjects.size(), 2u);
+  EXPECT_EQ(subjects[1].operation(), detail::TunedOperation::all_reduce_rms_norm);
+  for (const TuneSubject& subject : subjects) {
+    std::vector<std::size_t> all;
+    for (int stage = 0; stage < kTuneStages; ++stage) {
+      const auto sizes = subject.sizes_of(stage);
+      all.insert(all.end(), sizes.begin(), sizes.end());
+    }
+    EXPECT_EQ(all[1], subject.sizes()[4]);
+    std::ranges::sort(all);
+    EXPECT_EQ(all, subject.sizes());
+  }
 }
 
 TEST(Tuner, NoMoreStepsThanATableTakes) {

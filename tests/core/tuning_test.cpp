@@ -9,6 +9,7 @@
 #include "support/ranks.hpp"
 #include "support/world.hpp"
 #include "weft/collectives.hpp"
+#include "weft/fused.hpp"
 
 namespace weft::detail {
 namespace {
@@ -45,7 +46,8 @@ TEST(Tuning, ShippedTablesAreWhatWasMeasured) {
   }
   EXPECT_EQ(planned(Device::cuda, 1, DataType::bf16, 512 * MiB), Algorithm::one_shot);
   for (const TuningTable& table : shipped_tuning()) {
-    if (table.processor == kCpuProcessor) continue;
+    if (table.processor.name == kCpuProcessor) continue;
+    EXPECT_EQ(table.processor, (Processor{"NVIDIA H200", 90, 132}));
     EXPECT_EQ(table.origin, table.ranks <= 4 || table.ranks == 8 ? "measured" : "extrapolated");
   }
 }
@@ -112,13 +114,24 @@ TEST(Tuning, AStepsGridIsTakenAsFarAsItGoes) {
   EXPECT_EQ(plan_all_reduce(query).threads, 64);
 }
 
+const Processor kH200{"NVIDIA H200", 90, 132}, kCpu{"CPU"};
+
 std::vector<TuningTable> some_tables() {
-  return {
-      {.processor = "NVIDIA B200", .ranks = 4, .origin = "measured", .note = "a \"note\"", .steps = {kSteps[0], {}}},
-      {.processor = "NVIDIA H200", .ranks = 2, .origin = "measured", .steps = {kSteps, kSteps + 3}},
-      {.processor = "NVIDIA H200", .ranks = 4, .origin = "measured", .steps = {{}}},
-      {.processor = "NVIDIA H200", .ranks = 8, .origin = "extrapolated", .steps = {{}}},
-      {.processor = "CPU", .ranks = 0, .origin = "measured", .steps = {{}}}};
+  return {{.processor = {"NVIDIA B200", 100, 148},
+           .ranks = 4,
+           .origin = "measured",
+           .note = "a \"note\"",
+           .steps = {kSteps[0], {}}},
+          {.processor = kH200, .ranks = 2, .origin = "measured", .steps = {kSteps, kSteps + 3}},
+          {.processor = kH200, .ranks = 4, .origin = "measured", .steps = {{}}},
+          {.processor = kH200, .ranks = 8, .origin = "extrapolated", .steps = {{}}},
+          {.processor = kCpu, .ranks = 0, .origin = "measured", .steps = {{}}},
+          {.processor = {"a GPU"}, .ranks = 2, .origin = "measured", .steps = {{}}},
+          {.processor = kH200,
+           .ranks = 4,
+           .operation = TunedOperation::all_reduce_rms_norm,
+           .origin = "measured",
+           .steps = {{.up_to = 99}, {.algorithm = Algorithm::two_shot}}}};
 }
 
 TEST(Tuning, WhatIsWrittenIsRead) {
@@ -129,28 +142,54 @@ TEST(Tuning, WhatIsWrittenIsRead) {
 
 TEST(Tuning, TheNearestTableServesAndSaysSo) {
   const auto tables = some_tables();
-  const auto reason = [&](std::string_view processor, int ranks) {
+  const auto reason = [&](const Processor& processor, int ranks) {
     return choose_tuning(tables, processor, ranks).reason;
   };
-  EXPECT_EQ(reason("NVIDIA H200", 4), "NVIDIA H200, 4 ranks (measured)");
-  EXPECT_EQ(reason("NVIDIA B200", 4), "NVIDIA B200, 4 ranks (measured)");
-  // The number of ranks matters more than the model. A table for more ranks is preferred to one for fewer.
-  EXPECT_EQ(reason("NVIDIA B200", 2), "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA B200, 2 ranks");
-  EXPECT_EQ(reason("NVIDIA H200", 3), "NVIDIA H200, 4 ranks (measured), as there is no table for NVIDIA H200, 3 ranks");
-  EXPECT_EQ(reason("NVIDIA H200", 72),
-            "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA H200, 72 ranks");
-  EXPECT_EQ(reason("CPU", 7), "CPU (measured)");
-  EXPECT_TRUE(choose_tuning(tables, "CPU", 7).exact);
-  EXPECT_FALSE(choose_tuning(tables, "NVIDIA H200", 3).exact);
+  EXPECT_EQ(reason(kH200, 4), "NVIDIA H200, 4 ranks (measured)");
+  EXPECT_EQ(reason({"NVIDIA B200", 100, 148}, 4), "NVIDIA B200, 4 ranks (measured)");
+  // A table for more ranks is preferred to one for fewer.
+  EXPECT_EQ(reason(kH200, 3), "NVIDIA H200, 4 ranks (measured), as there is no table for NVIDIA H200, 3 ranks");
+  EXPECT_EQ(reason(kH200, 72), "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA H200, 72 ranks");
+  // The compute capability matters most, then the number of processors, then that of ranks.
+  EXPECT_EQ(reason({"NVIDIA B300", 100, 132}, 2),
+            "NVIDIA B200, 4 ranks (measured), as there is no table for NVIDIA B300, 2 ranks");
+  EXPECT_EQ(reason({"NVIDIA H100 PCIe", 90, 114}, 2),
+            "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA H100 PCIe, 2 ranks");
+  EXPECT_EQ(reason({"NVIDIA RTX", 120, 140}, 2),
+            "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA RTX, 2 ranks");
+  EXPECT_EQ(reason({"NVIDIA RTX", 120, 150}, 2),
+            "NVIDIA B200, 4 ranks (measured), as there is no table for NVIDIA RTX, 2 ranks");
+  // A user's table need not have the numbers if it has the name.
+  EXPECT_EQ(reason({"a GPU", 90, 132}, 2), "a GPU, 2 ranks (measured)");
+  EXPECT_EQ(reason(kCpu, 7), "CPU (measured)");
+  EXPECT_TRUE(choose_tuning(tables, kCpu, 7).exact);
+  EXPECT_FALSE(choose_tuning(tables, kH200, 3).exact);
+}
+
+TEST(Tuning, NormsUseTheAllReducesTableUnlessTheirOwnIsForAsManyRanks) {
+  const auto tables = some_tables();
+  const auto chosen = [&](const Processor& processor, int ranks) {
+    return choose_tuning(tables, processor, ranks, TunedOperation::all_reduce_rms_norm).table;
+  };
+  EXPECT_EQ(chosen(kH200, 4), &tables.back());
+  EXPECT_EQ(chosen({"NVIDIA H100", 90, 132}, 4), &tables.back());
+  EXPECT_EQ(chosen(kH200, 2), &tables[1]);
+  EXPECT_EQ(chosen(kCpu, 4), &tables[4]);
+  EXPECT_EQ(choose_tuning(tables, kH200, 4).table, &tables[2]);
 }
 
 TEST(Tuning, AnOwnTableTakesTheShippedOnesPlace) {
   const std::vector<TuningTable> own = {
-      {.processor = "NVIDIA H200", .ranks = 4, .origin = "measured", .steps = {{.algorithm = Algorithm::pipelined}}}};
+      {.processor = {"NVIDIA H200"}, .ranks = 4, .origin = "measured", .steps = {{.algorithm = Algorithm::pipelined}}}};
   const auto all = with_shipped(own);
   EXPECT_EQ(all.size(), shipped_tuning().size());
-  EXPECT_EQ(choose_tuning(all, "NVIDIA H200", 4).table->steps, own[0].steps);
+  EXPECT_EQ(choose_tuning(all, kH200, 4).table->steps, own[0].steps);
   EXPECT_NE(fingerprint_of(all), fingerprint_of(shipped_tuning()));
+  // One of another operation does not.
+  auto norms = own;
+  norms[0].operation = TunedOperation::all_reduce_rms_norm;
+  EXPECT_EQ(with_shipped(norms).size(), shipped_tuning().size() + 1);
+  EXPECT_NE(fingerprint_of(norms), fingerprint_of(own));
 }
 
 TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
@@ -185,7 +224,16 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
             "my.json: tables[3].ranks: 2 is not the only table for NVIDIA H200 of this size");
   EXPECT_EQ(error("\"measured\"", "\"guessed\""),
             "my.json: tables[0].origin: \"guessed\" is not one of measured, extrapolated");
-  EXPECT_EQ(error("all_reduce", "all_gather"), "my.json: tables[0].operation: \"all_gather\" is not one of all_reduce");
+  EXPECT_EQ(error("all_reduce", "all_gather"),
+            "my.json: tables[0].operation: \"all_gather\" is not one of all_reduce, all_reduce_rms_norm");
+  // A norm has no pipeline.
+  EXPECT_EQ(error("99, \"algorithm\": \"one-shot\"", "99, \"algorithm\": \"pipelined\""),
+            "my.json: tables[6].steps[0].algorithm: \"pipelined\" is not one of one-shot, two-shot");
+  for (const std::string bad : {"9", "9.", ".0", "9.00", "x.0", "123.0", "-9.0", "09.0"}) {
+    EXPECT_EQ(error("\"9.0\"", "\"" + bad + "\""),
+              "my.json: tables[1].compute_capability: \"" + bad + "\" is not a compute capability such as \"9.0\"");
+  }
+  EXPECT_EQ(error("132", "0"), "my.json: tables[1].multiprocessors: 0 is not a whole number between 1 and 4096");
   EXPECT_EQ(error("\"blocks\": 9", "\"block\": 9"),
             "my.json: tables[0].steps[0].block: 9 is not known; known are up_to_bytes, algorithm, blocks, threads");
   EXPECT_EQ(error("\"processor\": \"CPU\",", ""), "my.json: tables[4].processor: missing");
@@ -213,7 +261,7 @@ std::string called(const Communicator& communicator, std::size_t count) {
 
 TEST(Tuning, RanksUseRankZerosFile) {
   const std::string file =
-      file_with({{.processor = "CPU",
+      file_with({{.processor = {"CPU"},
                   .ranks = 3,
                   .origin = "measured",
                   .steps = {{.up_to = 400, .algorithm = Algorithm::pipelined}, {.algorithm = Algorithm::two_shot}}}});
@@ -229,10 +277,34 @@ TEST(Tuning, RanksUseRankZerosFile) {
   test::expect_all_well(endings);
 }
 
+TEST(Tuning, NormsFollowTheirOwnTable) {
+  Config config = test::cpu_config();
+  config.tuning_file = file_with({{.processor = {"CPU"},
+                                   .ranks = 2,
+                                   .operation = TunedOperation::all_reduce_rms_norm,
+                                   .origin = "measured",
+                                   .steps = {{.up_to = 256, .algorithm = Algorithm::two_shot}, {}}}});
+  test::expect_all_well(test::run_world(2, config, [&](Communicator& communicator, int) {
+    EXPECT_EQ(communicator.tuning(), "CPU (measured); norms: CPU, 2 ranks (measured)");
+    EXPECT_EQ(communicator.split(communicator.rank()).tuning(), "CPU (measured)");
+    for (const std::size_t tokens : {2, 3}) {  // of 128 bytes
+      std::vector<std::uint16_t> x(tokens * 64), sums(tokens * 64), gamma(64);
+      all_reduce_rms_norm(communicator, {.input = x.data(),
+                                         .residual_output = sums.data(),
+                                         .gamma = gamma.data(),
+                                         .output = x.data(),
+                                         .tokens = tokens,
+                                         .hidden = 64});
+      test::expect_says(communicator.world().recent_calls().back().operation, tokens == 2 ? "two-shot" : "one-shot");
+    }
+    test::expect_says(called(communicator, 100), "one-shot");
+  }));
+}
+
 // The files that other ranks name are not read.
 TEST(Tuning, OtherRanksFilesDoNotCount) {
   const std::string file = file_with(
-      {{.processor = "CPU", .ranks = 2, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
+      {{.processor = {"CPU"}, .ranks = 2, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
   const UniqueId id = UniqueId::create();
   for (const std::string& error : test::run_ranks(2, [&](int rank) {
          Config config = test::cpu_config();
@@ -248,7 +320,7 @@ TEST(Tuning, OtherRanksFilesDoNotCount) {
 TEST(Tuning, AFileForOtherRanksIsNotUsed) {
   Config config = test::cpu_config();
   config.tuning_file = file_with(
-      {{.processor = "CPU", .ranks = 3, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
+      {{.processor = {"CPU"}, .ranks = 3, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
   test::expect_all_well(test::run_world(2, config, [&](Communicator& communicator, int) {
     EXPECT_EQ(communicator.tuning(), "CPU (measured)");
     test::expect_says(called(communicator, 100), "one-shot");

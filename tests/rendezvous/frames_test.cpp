@@ -199,20 +199,20 @@ TEST(Frames, WhatOthersThrowIsAnErrorOfWefts) {
 }
 
 TEST(Frames, TuningTablesOfRank0AreChecked) {
-  const AgreedTuning tuning{.processor = std::string(59, 'p'), .tables = shipped_tuning()};
+  const AgreedTuning tuning{.processor = {std::string(59, 'p'), 103, 148}, .tables = shipped_tuning()};
   Bytes bytes = bytes_of(to_bytes(tuning));
   EXPECT_EQ(agreed_tuning(bytes).processor, tuning.processor);
   EXPECT_EQ(fingerprint_of(agreed_tuning(bytes).tables), fingerprint_of(tuning.tables));
   bytes[63] = std::byte{'q'};  // the terminator of the name
-  EXPECT_EQ(agreed_tuning(bytes).processor, tuning.processor + "q");
+  EXPECT_EQ(agreed_tuning(bytes).processor.name, tuning.processor.name + "q");
   bytes[0] ^= std::byte{1};
   expect_code([&] { agreed_tuning(bytes); }, Errc::rendezvous, "different builds of Weft");
-  for (const std::size_t size : {0, 1, 63}) {
+  for (const std::size_t size : {0, 1, 71}) {
     const auto beginning = std::span(bytes).first(size);
     expect_code([&] { agreed_tuning(beginning); }, Errc::rendezvous,
-                "have " + std::to_string(size) + " bytes, and 64 come before the first");
+                "have " + std::to_string(size) + " bytes, and 72 come before the first");
   }
-  expect_code([&] { agreed_tuning(std::span(bytes).first(64)); }, Errc::invalid_argument, "no JSON");
+  expect_code([&] { agreed_tuning(std::span(bytes).first(72)); }, Errc::invalid_argument, "no JSON");
 }
 
 }  // namespace

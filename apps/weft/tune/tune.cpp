@@ -1,11 +1,13 @@
-// weft tune: measures the best algorithm and grid for each size of all-reduce on this machine, and writes the table.
+// weft tune: measures the best algorithm and grid for each size of an operation on this machine, and writes the tables.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
-#include <optional>
 #include <sstream>
 
 #include "base/build_info.hpp"
@@ -16,105 +18,32 @@
 #include "common/progress.hpp"
 #include "common/sizes.hpp"
 #include "common/values.hpp"
-#include "kernel/most_threads.hpp"
-#include "ops/all_reduce/all_reduce_plan.hpp"
 #include "rendezvous/process_identity.hpp"
-#include "tune/tuner.hpp"
+#include "tune/subject.hpp"
 #include "tuning/tuning.hpp"
 
 namespace weft::cli {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 struct Tune {
   std::vector<std::string> arguments;
   BenchOptions options;
   std::string output = "tuning.json";
   std::string state;
-  std::string bytes;
-  bool quick = false;
+  SubjectArgs subjects;
+  double seconds = 170;
 
-  std::vector<std::size_t> sizes(Device device) const;
-  TuneSpace space(const Ranks& ranks) const;
-  nlohmann::json identity(Ranks& ranks, DataType type) const;
+  nlohmann::json identity(Ranks& ranks) const;
   std::vector<detail::TuningTable> found_tables() const;
-  std::vector<detail::TuningStep> base(const Ranks& ranks) const;
-  void write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const;
-  void print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const;
-  int run() const;
+  detail::TuningTable table_of(const Ranks& ranks, const TuneSubject& subject) const;
+  std::vector<detail::TuningStep> base(const Ranks& ranks, const TuneSubject& subject) const;
+  void write(const Ranks& ranks, const TuneSubject& subject, const std::vector<TunedSize>& tuned) const;
+  void print(const TuneSubject& subject, const std::vector<TunedSize>& tuned) const;
+  void check_ranks(const Ranks& ranks) const;
+  int run();
 };
-
-const detail::GroupState& state_of(const Ranks& ranks) {
-  return ranks.first().world().state();
-}
-
-DataType tuned_type(Device device) {
-  return device == Device::cpu ? DataType::f32 : DataType::bf16;
-}
-
-// Powers of two, and a size in the middle of two of them if the choice changes in between.
-std::vector<std::size_t> Tune::sizes(Device device) const {
-  std::vector<std::size_t> all;
-  if (!bytes.empty()) {
-    for (const auto size : parse_bytes_list(bytes)) {
-      if (size < 16 || size % 16 != 0)
-        throw Error(Errc::invalid_argument, fmt::format("--bytes {}: must be a multiple of 16, and not 0", size));
-      all.push_back(size);
-    }
-    std::ranges::sort(all);
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    return all;
-  }
-  const bool cpu = device == Device::cpu;
-  const std::size_t most = std::size_t{1} << (cpu ? 22 : quick ? 26 : 28);
-  for (std::size_t size = cpu ? 256 : 4096; size <= most; size *= quick ? 4 : 2) {
-    all.push_back(size);
-    if (!quick && size > 65536 && size < most) all.push_back(size + size / 2);
-  }
-  return all;
-}
-
-detail::PlanQuery plan_query(const Ranks& ranks, std::size_t count, std::span<const detail::TuningStep> steps) {
-  const auto& group = state_of(ranks);
-  return {.device = ranks.device(),
-          .size = static_cast<std::uint32_t>(ranks.world_size()),
-          .layout = group.layout(),
-          .type = tuned_type(ranks.device()),
-          .op = ReduceOp::sum,
-          .count = count,
-          .max_blocks = group.communicator().max_blocks(),
-          .least_max_blocks = group.communicator().least_max_blocks(),
-          .steps = steps};
-}
-
-// The choice of the table in use for a size.
-TuneQuery served_now(const Ranks& ranks, std::size_t bytes) {
-  const auto& steps = state_of(ranks).tuning().table->steps;
-  TuneQuery query{.bytes = bytes};
-  query.algorithm =
-      detail::plan_all_reduce(plan_query(ranks, bytes / size_of(tuned_type(ranks.device())), steps)).algorithm;
-  const detail::TuningStep& step = detail::step_for(steps, bytes, bytes);  // the wire widens neither type
-  if (step.algorithm == query.algorithm) query.launch = {.blocks = step.blocks, .threads = step.threads};
-  return query;
-}
-
-// Pipelined is only searched if a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
-TuneSpace Tune::space(const Ranks& ranks) const {
-  const auto& group = state_of(ranks);
-  TuneSpace space{.algorithms = {Algorithm::one_shot, Algorithm::two_shot}, .blocks = {}, .threads = {}};
-  space.samples = options.samples;
-  const detail::TuningStep pipelined[] = {{.algorithm = Algorithm::pipelined}};
-  if (detail::plan_all_reduce(plan_query(ranks, 1, pipelined)).algorithm == Algorithm::pipelined)
-    space.algorithms.push_back(Algorithm::pipelined);
-  if (ranks.device() == Device::cpu) return space;           // their grid never changes
-  const int most = group.communicator().least_max_blocks();  // all ranks must search in the same way
-  for (const int blocks : quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
-    if (blocks <= most && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
-  // A number that every specialized instance for so many ranks can take.
-  const int most_threads = detail::max_threads(static_cast<std::uint32_t>(ranks.world_size()));
-  for (const int threads : quick ? std::vector<int>{128, 512, 1024} : std::vector<int>{64, 128, 256, 512, 1024})
-    if (threads <= most_threads) space.threads.push_back(threads);
-  return space;
-}
 
 // The leader's text on every rank of a launched job, since all ranks must search in the same way.
 std::string from_leader(Ranks& ranks, std::string text) {
@@ -128,13 +57,12 @@ std::string from_leader(Ranks& ranks, std::string text) {
   return text;
 }
 
-nlohmann::json Tune::identity(Ranks& ranks, DataType type) const {
+nlohmann::json Tune::identity(Ranks& ranks) const {
   const auto& build = detail::build_info();
   return {{"machine", from_leader(ranks, detail::ProcessIdentity::current().host.data())},
-          {"processor", state_of(ranks).communicator().fabric().processor()},
+          {"processor", state_of(ranks).communicator().fabric().processor().name},
           {"ranks", ranks.world_size()},
           {"fabric", ranks.first().fabric()},
-          {"type", name(type)},
           {"commit", build.commit},
           {"dirty", build.dirty}};
 }
@@ -143,53 +71,55 @@ std::vector<detail::TuningTable> Tune::found_tables() const {
   return std::filesystem::exists(output) ? detail::read_tuning(output) : std::vector<detail::TuningTable>{};
 }
 
-// The choices for sizes that are not measured: the table that will be replaced, else the table in use.
-std::vector<detail::TuningStep> Tune::base(const Ranks& ranks) const {
-  const auto& group = state_of(ranks);
-  for (const detail::TuningTable& table : found_tables())
-    if (table.processor == group.communicator().fabric().processor() && table.ranks == ranks.world_size())
-      return table.steps;
-  return group.tuning().table->steps;
+// Without its steps.
+detail::TuningTable Tune::table_of(const Ranks& ranks, const TuneSubject& subject) const {
+  const auto& build = detail::build_info();
+  return {.processor = state_of(ranks).communicator().fabric().processor(),
+          .ranks = ranks.world_size(),
+          .operation = subject.operation(),
+          .origin = "measured",
+          .note = fmt::format("weft tune at {}{}, {}", build.commit, build.dirty ? " with uncommitted changes" : "",
+                              now())};
 }
 
-// An existing file keeps its tables for other processors and numbers of ranks.
-void Tune::write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const {
-  const auto& build = detail::build_info();
-  detail::TuningTable table{
-      .processor = state_of(ranks).communicator().fabric().processor(),
-      .ranks = ranks.world_size(),
-      .origin = "measured",
-      .note = fmt::format("weft tune at {}{}, {}", build.commit, build.dirty ? " with uncommitted changes" : "", now()),
-      .steps = steps_of(tuned, base(ranks))};
+// The choices for sizes that are not measured: the table that will be replaced, else the table in use.
+std::vector<detail::TuningStep> Tune::base(const Ranks& ranks, const TuneSubject& subject) const {
+  const detail::TuningTable made = table_of(ranks, subject);
+  for (const detail::TuningTable& table : found_tables())
+    if (table.serves_as(made)) return table.steps;
+  std::vector<detail::TuningStep> steps = state_of(ranks).tuning(subject.operation()).table->steps;
+  // An all-reduce's table may serve norms, which have one hop or two, and grids of their own.
+  if (subject.operation() == detail::TunedOperation::all_reduce_rms_norm) {
+    for (detail::TuningStep& step : steps)
+      step = {.up_to = step.up_to,
+              .algorithm = step.algorithm == Algorithm::one_shot ? Algorithm::one_shot : Algorithm::two_shot};
+  }
+  return steps;
+}
+
+// An existing file keeps its tables for other processors, numbers of ranks and operations.
+void Tune::write(const Ranks& ranks, const TuneSubject& subject, const std::vector<TunedSize>& tuned) const {
+  detail::TuningTable table = table_of(ranks, subject);
+  table.steps = steps_of(tuned, base(ranks, subject));
   std::vector<detail::TuningTable> tables = found_tables();
-  std::erase_if(tables, [&](const detail::TuningTable& other) {
-    return other.processor == table.processor && other.ranks == table.ranks;
-  });
+  std::erase_if(tables, [&](const detail::TuningTable& other) { return other.serves_as(table); });
   tables.push_back(std::move(table));
   write_text(output, detail::to_json(tables));
 }
 
-void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const {
+void Tune::print(const TuneSubject& subject, const std::vector<TunedSize>& tuned) const {
   Table table({"size", "algorithm", "blocks × threads", "µs", "before µs", "gain"});
   for (const TunedSize& size : tuned)
     table.add({format_bytes(size.bytes), std::string(name(size.algorithm)),
                size.launch.blocks != 0 ? fmt::format("{} × {}", size.launch.blocks, size.launch.threads) : "by size",
                cell(size.time), cell(size.before),
                size.as_before ? "as before" : fmt::format("{:.2f}", size.before.us / size.time.us)});
-  fmt::print("{}\nbefore: {}\n\n{}\n", headline(ranks), ranks.first().tuning(), table.text());
+  fmt::print("\n{}\n{}\n", subject.title(), table.text());
   if (std::ranges::all_of(tuned, &TunedSize::as_before))
     fmt::print("No choice is faster than the present one for these sizes.\n");
-  fmt::print(
-      "Written to {}. To use it: Config::tuning_file in a program, --tuning {} in weft bench, info and verify.\n",
-      output, output);
 }
 
-int Tune::run() const {
-  sizes(Device::cpu);  // reports bad sizes before anything is started
-  const std::string file = state.empty() ? output + ".state" : state;
-  check_outputs({{"--state", file}});  // it keeps the measurements even if the table cannot be written
-  static_cast<void>(found_tables());
-  Ranks ranks(options.ranks_args());
+void Tune::check_ranks(const Ranks& ranks) const {
   if (ranks.world_size() == 1)
     throw Error(Errc::invalid_argument, "--ranks: there is one rank, and 2 to 72 can be tuned");
   if (ranks.device() == Device::cuda && !launched() && ranks.local_size() > usable_gpus())
@@ -200,51 +130,103 @@ int Tune::run() const {
   if (!state_of(ranks).direct())
     throw Error(Errc::unsupported, fmt::format("these ranks do not reach each other's memory ({}): NCCL serves them",
                                                ranks.first().fabric()));
-  const DataType type = tuned_type(ranks.device());
-  const auto all = sizes(ranks.device());
-  const TuneSpace space = this->space(ranks);
-  if (ranks.leader()) check_steps(all, base(ranks));
-  std::stringstream found;
-  if (ranks.leader()) found << std::ifstream(file).rdbuf();
-  TuneState known({.file = file,
-                   .identity = identity(ranks, type),
-                   .text = from_leader(ranks, found.str()),
-                   .writes = ranks.leader()});
-  const auto bench = open_bench(ranks, {.data = Data::integers, .max_bytes = all.back(), .peers = false});
+}
 
-  Progress progress(all.size(), ranks.leader());
-  if (known.known() != 0 && ranks.leader())
-    fmt::print(stderr, "weft tune: continues with {} measurements of {}\n", known.known(), file);
-  const auto measure = [&](const Trial& trial) {
+// The search of one operation, as far as it has come.
+struct Search {
+  const TuneSubject& subject;
+  std::unique_ptr<Bench> bench = nullptr;
+  std::map<std::size_t, TunedSize> tuned = {};
+
+  std::vector<TunedSize> sizes() const {
+    std::vector<TunedSize> all;
+    for (const auto& [bytes, size] : tuned) all.push_back(size);
+    return all;
+  }
+  Result measure(Ranks& ranks, Progress& progress, const Trial& trial) {
     const std::string what = fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm),
                                          trial.launch.blocks, trial.launch.threads);
     progress.note(what);
-    constexpr Contender contenders[] = {Contender::automatic, Contender::one_shot, Contender::two_shot,
-                                        Contender::pipelined};
-    Result result = bench->run({.count = trial.bytes / size_of(type),
-                                .type = type,
-                                .contender = contenders[static_cast<int>(trial.algorithm)],
-                                .method = bench->methods().front(),
-                                .launch = trial.launch},
-                               trial.samples);
+    if (bench == nullptr) bench = subject.open(ranks);
+    Result result = bench->run(subject.point(*bench, trial), trial.samples);
     if (result.verdict == Verdict::unavailable && ranks.leader()) {
       progress.clear();
       fmt::print(stderr, "not measured: {}: {}\n", what, result.detail);
     }
     return result;
+  }
+  void tune(Ranks& ranks, Progress& progress, TuneState& known, std::size_t size) {
+    TuneQuery query = subject.served_now(ranks, size);
+    if (const auto larger = tuned.lower_bound(size); larger != tuned.begin())
+      query.previous = &std::prev(larger)->second;
+    tuned[size] = tune_size(query, subject.space(), [&](Trial trial) {
+      trial.operation = subject.operation();
+      return known.time(trial, [&](const Trial& one) { return measure(ranks, progress, one); });
+    });
+  }
+};
+
+int Tune::run() {
+  const auto begin = Clock::now();
+  subjects.samples = options.samples;
+  parse_tuned_bytes(subjects.bytes);  // reports bad sizes before anything is started
+  const std::string file = state.empty() ? output + ".state" : state;
+  check_outputs({{"--state", file}});  // it keeps the measurements even if the table cannot be written
+  static_cast<void>(found_tables());
+  Ranks ranks(options.ranks_args());
+  check_ranks(ranks);
+  const std::vector<TuneSubject> all = TuneSubject::all(ranks, subjects);
+  std::vector<Search> searches;
+  std::size_t count = 0;
+  for (const TuneSubject& subject : all) {
+    searches.push_back({.subject = subject});
+    count += subject.sizes().size();
+    if (ranks.leader()) check_steps(subject.sizes(), base(ranks, subject));
+  }
+  std::stringstream found;
+  if (ranks.leader()) found << std::ifstream(file).rdbuf();
+  TuneState known(
+      {.file = file, .identity = identity(ranks), .text = from_leader(ranks, found.str()), .writes = ranks.leader()});
+  Progress progress(count, ranks.leader());
+  if (known.known() != 0 && ranks.leader())
+    fmt::print(stderr, "weft tune: continues with {} measurements of {}\n", known.known(), file);
+  const auto time_is_up = [&] {
+    const bool up = seconds != 0 && std::chrono::duration<double>(Clock::now() - begin).count() > seconds;
+    return !from_leader(ranks, up ? "up" : "").empty();
   };
-  std::vector<TunedSize> tuned;
-  for (const auto size : all) {
-    progress.step(format_bytes(size));
-    TuneQuery query = served_now(ranks, size);
-    if (!tuned.empty()) query.previous = &tuned.back();
-    tuned.push_back(tune_size(query, space, [&](const Trial& trial) { return known.time(trial, measure); }));
+  std::vector<std::string> left;
+  bool any = false;  // a run gets somewhere, however short its time
+  for (int stage = 0; stage < kTuneStages; ++stage) {
+    for (Search& search : searches) {
+      for (const std::size_t size : search.subject.sizes_of(stage)) {
+        const std::string what = fmt::format("{} {}", name(search.subject.operation()), format_bytes(size));
+        progress.step(what);
+        if (any && time_is_up()) {
+          left.push_back(what);
+          continue;
+        }
+        any = true;
+        search.tune(ranks, progress, known, size);
+      }
+    }
   }
   progress.clear();
   if (!ranks.leader()) return 0;
-  write(ranks, tuned);
-  known.remove();
-  print(ranks, tuned);
+  fmt::print("{}\nbefore: {}\n", headline(ranks), ranks.first().tuning());
+  for (const Search& search : searches) {
+    if (search.tuned.empty()) continue;
+    write(ranks, search.subject, search.sizes());
+    print(search.subject, search.sizes());
+  }
+  if (left.empty()) {
+    known.remove();
+  } else {
+    fmt::print("Not measured, since the {} s of --seconds were over: {}.\nThe same command goes on with them ({}).\n",
+               seconds, fmt::join(left, ", "), file);
+  }
+  fmt::print(
+      "Written to {}. To use it: Config::tuning_file in a program, --tuning {} in weft bench, info and verify.\n",
+      output, output);
   return 0;
 }
 
@@ -254,13 +236,19 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto tune = std::make_shared<Tune>();
   tune->arguments = arguments;
   tune->options.samples = 7;
-  app.add_option("--output", tune->output, "File of the table; tables for other GPUs or numbers of ranks stay")
+  app.add_option("--output", tune->output, "File of the tables; those for other GPUs or numbers of ranks stay")
       ->capture_default_str();
   app.add_option("--state", tune->state,
                  "File of measurements, to continue after an interruption (default: the "
                  "output's name with .state)");
-  app.add_flag("--quick", tune->quick, "Every fourth size and grid: half a minute");
-  app.add_option("--bytes", tune->bytes, "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs)");
+  add_choice(app, "--operation", tune->subjects.operations, {TuneChoice::all, TuneChoice::all_reduce, TuneChoice::norm},
+             "What to tune");
+  app.add_flag("--quick", tune->subjects.quick, "Every fourth size and fewer grids: half a minute");
+  app.add_option("--seconds", tune->seconds, "Time after which no further size begins; 0: all sizes")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--bytes", tune->subjects.bytes,
+                 "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs). Norms take multiples of 8 KB");
   app.add_option("--ranks", tune->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
       ->check(whole_number(2, 72));
   add_choice(app, "--device", tune->options.device, {Device::automatic, Device::cpu, Device::cuda},

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "weft-tune-state-3";
+constexpr const char* kSchema = "weft-tune-state-4";
 
 }  // namespace
 
@@ -42,6 +42,8 @@ void TuneState::read() {
       for (const auto algorithm :
            {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined})
         if (line.at("algorithm") == name(algorithm)) trial.algorithm = algorithm;
+      for (const auto operation : detail::kTunedOperations)
+        if (line.at("operation") == name(operation)) trial.operation = operation;
       times_[trial] = line.at("us");
     }
     if (begin == 0) throw bad("is no state of weft tune");
@@ -67,7 +69,8 @@ double TuneState::time(const Trial& trial, const std::function<Result(const Tria
 // The first call rewrites the file without an unfinished last line.
 void TuneState::keep(const Trial& trial, double us) {
   const auto line_of = [](const Trial& of, double time) {
-    return json{{"bytes", of.bytes},
+    return json{{"operation", name(of.operation)},
+                {"bytes", of.bytes},
                 {"algorithm", name(of.algorithm)},
                 {"blocks", of.launch.blocks},
                 {"threads", of.launch.threads},

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "tuning/tuning.hpp"
 #include "weft/collectives.hpp"
 #include "workloads/measure.hpp"
 
@@ -21,12 +22,13 @@ struct Trial {
   Launch launch = {};  // zeros: chosen by size
   int samples = 1;
   int turn = 0;  // from 1 if two candidates take turns
+  detail::TunedOperation operation = detail::TunedOperation::all_reduce;
 
   bool operator<(const Trial& other) const { return key() < other.key(); }
 
  private:
-  std::tuple<std::size_t, Algorithm, int, int, int, int> key() const {
-    return {bytes, algorithm, launch.blocks, launch.threads, samples, turn};
+  std::tuple<detail::TunedOperation, std::size_t, Algorithm, int, int, int, int> key() const {
+    return {operation, bytes, algorithm, launch.blocks, launch.threads, samples, turn};
   }
 };
 

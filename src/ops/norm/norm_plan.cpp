@@ -26,7 +26,7 @@ NormPlan plan_norm(const NormQuery& query) {
   plan.algorithm = query.requested;
   if (plan.algorithm == Algorithm::automatic) {
     const std::uint64_t bytes = query.rows * row_packs * sizeof(Pack);
-    // One hop beats two for the same sizes as in all-reduces alone. Measured with two ranks (docs/notes).
+    // Without a table of its own: one hop beats two for about the same sizes as in all-reduces alone.
     const bool small =
         query.size == 1 || step_for(steps_or_shipped(query.steps, query.device, query.size), bytes, bytes).algorithm ==
                                Algorithm::one_shot;

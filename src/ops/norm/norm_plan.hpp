@@ -33,7 +33,7 @@ struct NormQuery {
   Algorithm requested = Algorithm::automatic;  // or one_shot, or two_shot
   Launch launch = {};
   int max_blocks = kMaxBlocks;
-  std::span<const TuningStep> steps = {};  // like PlanQuery's: at its one-shot sizes, one hop beats two
+  std::span<const TuningStep> steps = {};  // of the norms' table: at its one-shot sizes, one hop beats two
 };
 NormPlan plan_norm(const NormQuery& query);
 

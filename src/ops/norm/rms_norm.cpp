@@ -233,7 +233,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                .requested = args_.algorithm,
                                .launch = args_.launch,
                                .max_blocks = group.communicator().max_blocks(),
-                               .steps = group.tuning().table->steps});
+                               .steps = group.tuning(detail::TunedOperation::all_reduce_rms_norm).table->steps});
     const ScaleType scales = makes_scales(args_) ? args_.fp8.scale_type : ScaleType::f32;
     return {detail::fingerprint("all_reduce_rms_norm", args_.type, args_.tokens, args_.hidden, plan_.algorithm,
                                 plan_.piece_rows, plan_.piece_packs, std::bit_cast<std::uint32_t>(args_.epsilon),

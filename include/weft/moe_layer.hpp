@@ -20,6 +20,7 @@ class LayerState;
 // local expert e of first_expert … first_expert + experts − 1 and each of its counts[e] rows:
 //   output row = input row · weights of e
 // Rows of e begin at row e · capacity (RowLayout::expert_masked) or offsets[e] (expert_contiguous) of both tensors.
+// Counts include rows without room (Overflow): of an expert, or of all, only rows below `capacity` exist.
 // Counts and offsets are on the device and complete when the GEMM runs. A GEMM must not write rows of other experts,
 // which others may read or write meanwhile.
 struct ExpertGemm {
@@ -91,7 +92,8 @@ struct MoeLayerCall {
 // A call makes one dispatch and one combine of the exchange. It keeps nothing of its arguments. On GPUs it enqueues
 // everything behind the work of `stream`, and what `stream` gets next comes behind it. Two streams of the layer's own
 // carry dispatch and combine if the schedule has rounds; so one call of a layer at a time may run on the GPU, and a
-// graph captures all of it from `stream`. CPU ranks make every part in the calling thread.
+// graph captures all of it from `stream`. CPU ranks make every part in the calling thread. A Recording cannot hold the
+// caller's GEMMs: Errc::unsupported.
 //
 // Errors: those of dispatch and combine. Errc::invalid_argument names an argument that cannot be, before anything has
 // happened. An exception of a GEMM leaves the call unfinished on this rank, and its peers end by their deadlines.

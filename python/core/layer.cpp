@@ -40,7 +40,7 @@ class Views {
     const bool up = given.which == ExpertGemm::Which::up;
     const RowCast cast = up ? args.cast : of_.args.down_cast;
     const bool bytes = cast != RowCast::none || (up && args.type == RowType::fp8);
-    const std::string_view type = up && args.type == RowType::f16 ? "f16" : "bf16";
+    const std::string_view type = !up ? name(args.combine_type) : args.type == RowType::f16 ? "f16" : "bf16";
     const std::int64_t local = of_.exchange.local_experts();
     PyGemm gemm{.which = up ? "up" : "down",
                 .layout = word_of(given.layout),
@@ -63,6 +63,7 @@ class Views {
  private:
   Tensor at(const void* data, std::string_view type, const std::vector<std::int64_t>& shape) const {
     Tensor view = workspace_;
+    if (view.on_gpu()) view.device.device_id = of_.group.cuda_device();  // an interface may not say it
     view.data = static_cast<char*>(const_cast<void*>(data));
     view.type = type_of(type);
     set_shape("workspace", view, shape);
@@ -96,7 +97,7 @@ GroupedGemm grouped_gemm(const char* argument, nb::handle function, const LayerO
   if (PyCallable_Check(function.ptr()) == 0)
     reject_type(fmt::format("{}: must be a function of an ExpertGemm", argument));
   return [function, views = Views(of, workspace)](const ExpertGemm& given) {
-    const nb::gil_scoped_acquire lock;
+    const Locked locked;
     function(nb::cast(views.gemm(given)));
   };
 }
@@ -119,12 +120,13 @@ struct Given {
   nb::handle output, input, topk_ids, topk_weights, scales, residual, workspace, up, down;
 };
 
-void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, nb::handle rounds, nb::handle stream,
-         std::uint32_t tag) {
+void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, const char* schedule, nb::handle rounds,
+         nb::handle stream, std::uint32_t tag) {
   const LayerOfExchange& of = *self;
-  const GivenRounds division = given_rounds(rounds);
+  GivenRounds division({1});
   Tensor workspace;
   const auto build = [&](Tensors& tensors) {
+    division = given_rounds(rounds);
     const ExchangeShapes shapes(of.exchange, of.group);
     DispatchArgs sent{};
     const Tensor ids = tensors.input("topk_ids", given.topk_ids), rows = tensors.input("input", given.input);
@@ -148,6 +150,7 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, n
     call.workspace = aligned(workspace);
     call.up = grouped_gemm("up", given.up, of, workspace);
     call.down = grouped_gemm("down", given.down, of, workspace);
+    call.schedule = value_of<LayerSchedule>("schedule", schedule);
     call.rounds = division.rounds();
     return call;
   };
@@ -157,14 +160,15 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, n
 }
 
 void run_experts(const PyLayer& self, nb::handle given, nb::handle up, nb::handle down, nb::handle rounds,
-                 nb::handle stream, int up_num_sms, int down_num_sms) {
+                 std::uint32_t most_tokens, nb::handle stream, int up_num_sms, int down_num_sms) {
   const LayerOfExchange& of = *self;
   const GivenRounds division = given_rounds(rounds);
   Tensor workspace;
   const auto build = [&](Tensors& tensors) {
     workspace = take_workspace(of, tensors, given);
     const ExpertRounds divided = division.rounds();
-    return MoeLayerCall{.workspace = aligned(workspace),
+    return MoeLayerCall{.most_tokens = most_tokens,
+                        .workspace = aligned(workspace),
                         .up = grouped_gemm("up", up, of, workspace),
                         .down = grouped_gemm("down", down, of, workspace),
                         .schedule = divided.count == 1 ? LayerSchedule::plain : LayerSchedule::rounds,
@@ -187,6 +191,7 @@ ranks. For each local expert e of first_expert … first_expert + experts − 1 
     output row = input row · weights of e
 
 Rows of e are input[e, :counts[e]] (expert_masked), or begin at input[offsets[e]] (expert_contiguous), and so for output.
+Counts include rows without room, which there may be with a small capacity: those at capacity and beyond are left out.
 Rows of other experts must not be written, since others may read or write them meanwhile. Tensors are weft.Tensor, for
 DLPack, and views of the layer's workspace.)doc")
       .def_ro("which", &PyGemm::which,
@@ -238,14 +243,13 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
              int down_num_sms) {
             run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down},
                 {.most_tokens = most_tokens,
-                 .schedule = value_of<LayerSchedule>("schedule", schedule),
                  .send_num_sms = send_num_sms,
                  .recv_num_sms = recv_num_sms,
                  .combine_send_num_sms = combine_send_num_sms,
                  .combine_recv_num_sms = combine_recv_num_sms,
                  .up_num_sms = up_num_sms,
                  .down_num_sms = down_num_sms},
-                rounds, stream, tag);
+                schedule, rounds, stream, tag);
           },
           nb::arg("output"), nb::arg("input"), nb::arg("topk_ids"), nb::arg("topk_weights") = nb::none(), nb::kw_only(),
           nb::arg("up"), nb::arg("down"), nb::arg("workspace"), nb::arg("scales") = nb::none(),
@@ -272,10 +276,11 @@ schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combi
 "combine_rounds", only combine beside the down GEMM. rounds: as in Exchange.dispatch_send. most_tokens: as in dispatch.
 The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size.)doc")
       .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),
-           nb::arg("rounds") = 1, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
+           nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
            nb::arg("down_num_sms") = 0,
            nb::sig("def run_experts(self, workspace: object, *, up: collections.abc.Callable[[ExpertGemm], object], "
-                   "down: collections.abc.Callable[[ExpertGemm], object], rounds: object = 1, stream: object = None, "
+                   "down: collections.abc.Callable[[ExpertGemm], object], rounds: object = 1, most_tokens: int = 0, "
+                   "stream: object = None, "
                    "up_num_sms: int = 0, down_num_sms: int = 0) -> None"),
            "The experts alone, of the rows that the last call has left in `workspace`. Local; for measurements.");
 }

@@ -21,6 +21,19 @@ class OthersRun {
   PyThreadState* state_;
 };
 
+// The interpreter's lock for a function that C++ calls back, where OthersRun has given it up. Such a thread, too, stays
+// where it is when the interpreter ends.
+class Locked {
+ public:
+  Locked();
+  ~Locked() { PyGILState_Release(state_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 // Runs what may wait: for other ranks, a server, the GPU's queue.
 template <class Call>
 decltype(auto) waiting(Call&& call) {

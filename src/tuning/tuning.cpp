@@ -111,11 +111,15 @@ class Node {
 };
 
 TuningStep read_step(const Node& node, TunedOperation operation, bool last, std::uint64_t before) {
-  node.allow({"up_to_bytes", "algorithm", "blocks", "threads"});
+  const bool norm = operation == TunedOperation::all_reduce_rms_norm;
+  if (norm) {
+    node.allow({"up_to_bytes", "algorithm"});
+  } else {
+    node.allow({"up_to_bytes", "algorithm", "blocks", "threads"});
+  }
   TuningStep step;
   if (!last) step.up_to = node.number("up_to_bytes", before + 1, std::uint64_t{1} << 60);
   if (last && node.has("up_to_bytes")) node.reject("up_to_bytes", "left out: the last step serves all that is larger");
-  const bool norm = operation == TunedOperation::all_reduce_rms_norm;
   const std::string algorithm = norm ? node.text("algorithm", {"one-shot", "two-shot"})
                                      : node.text("algorithm", {"one-shot", "two-shot", "pipelined"});
   for (const auto candidate : kAlgorithms)
@@ -161,14 +165,16 @@ std::string in_words(const TuningTable& table) {
   return fmt::format("{}, {} ranks ({})", table.processor.name, table.ranks, table.origin);
 }
 
-// How far a table is from what is wanted. The smallest serves.
-std::tuple<bool, int, int, bool> distance(const TuningTable& table, const Processor& processor, int ranks) {
+// How far a table is from what is wanted. The smallest serves. Twice as many ranks are another kind of group: two ranks
+// take one hop up to megabytes, eight up to 128 KB.
+std::tuple<bool, bool, int, int, bool> distance(const TuningTable& table, const Processor& processor, int ranks) {
   const bool same = table.processor.name == processor.name;
+  const bool other_kind = table.ranks != 0 && (table.ranks >= 2 * ranks || 2 * table.ranks <= ranks);
   const int apart = table.ranks == 0 ? 0 : std::abs(table.ranks - ranks);
   const int fewer = table.ranks < ranks && apart != 0 ? 1 : 0;
   const bool known = processor.multiprocessors != 0 && table.processor.multiprocessors != 0;
   const int more = std::abs(table.processor.multiprocessors - processor.multiprocessors);
-  return {!same && (processor.capability == 0 || table.processor.capability != processor.capability),
+  return {other_kind, !same && (processor.capability == 0 || table.processor.capability != processor.capability),
           same    ? 0
           : known ? more
                   : std::numeric_limits<int>::max(),
@@ -260,7 +266,7 @@ TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Process
   if (choice.table == nullptr) {
     return operation == TunedOperation::all_reduce ? choice : choose_tuning(tables, processor, ranks);
   }
-  choice.exact = far(*choice.table) == std::tuple(false, 0, 0, false);
+  choice.exact = far(*choice.table) == std::tuple(false, false, 0, 0, false);
   choice.reason = choice.exact ? in_words(*choice.table)
                                : fmt::format("{}, as there is no table for {}, {} ranks", in_words(*choice.table),
                                              processor.name, ranks);

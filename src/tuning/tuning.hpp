@@ -70,9 +70,10 @@ std::string to_json(const std::vector<TuningTable>& tables);
 const std::vector<TuningTable>& shipped_tuning();
 std::vector<TuningTable> with_shipped(std::vector<TuningTable> own);
 
-// The table for a group, and its name and reason in words. A GPU without a table takes one of its compute capability,
-// then one of the nearest number of multiprocessors. Then the nearest number of ranks counts, a larger before a smaller
-// one. Earlier tables come first. A norm's own table must be for as many ranks; otherwise the all-reduces' serves.
+// The table for a group, and its name and reason in words. Tables for twice as many ranks or half as many come last.
+// Among the others a GPU without a table takes one of its compute capability, then one of the nearest number of
+// multiprocessors. Then the nearest number of ranks counts, a larger before a smaller one. Earlier tables come first. A
+// norm's own table must be for as many ranks; otherwise the all-reduces' serves.
 struct TuningChoice {
   const TuningTable* table = nullptr;  // one of `tables`
   bool exact = false;                  // measured or extrapolated for this processor and number of ranks

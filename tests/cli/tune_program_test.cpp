@@ -207,6 +207,28 @@ TEST_F(TuneProgram, TunesNormsToo) {
   EXPECT_NE(run(arguments).err.find("one must be a multiple of 8 KB"), std::string::npos);
 }
 
+// Sizes that are left, between two that were measured, stay as they are.
+TEST_F(TuneProgram, WhatIsLeftStaysAsItIs) {
+  std::ofstream(table_) << detail::to_json(
+      {{.processor = {"CPU"},
+        .ranks = 2,
+        .origin = "measured",
+        .steps = {{.up_to = 3000, .algorithm = Algorithm::two_shot}, {.algorithm = Algorithm::one_shot}}}});
+  std::vector<std::string> arguments = tune(table_);
+  std::ranges::replace(arguments, "1K,16K", "1K,2K,3K,4K,16K");
+  arguments.insert(arguments.end(), {"--seconds", "0.000001"});
+  const auto result = run(arguments);
+  ASSERT_EQ(result.code, 0) << result.err;
+  // 1 KB was measured. The others have the table in use: one-shot up to 2 KB, and pipelined.
+  const auto steps = detail::read_tuning(table_)[0].steps;
+  EXPECT_EQ(detail::step_for(steps, 2048, 2048).algorithm, Algorithm::one_shot);
+  for (const std::size_t bytes : {3072, 4096, 16384})
+    EXPECT_EQ(detail::step_for(steps, bytes, bytes).algorithm, Algorithm::pipelined) << bytes;
+  EXPECT_NE(result.out.find("were over: all_reduce 16 KB, all_reduce 3 KB, all_reduce 2 KB, all_reduce 4 KB.\n"),
+            std::string::npos)
+      << result.out;
+}
+
 // A run whose time is up writes what it has, says what is left, and goes on with it.
 TEST_F(TuneProgram, EndsWhenItsTimeIsUpAndGoesOn) {
   std::vector<std::string> arguments = tune(table_);
@@ -216,7 +238,8 @@ TEST_F(TuneProgram, EndsWhenItsTimeIsUpAndGoesOn) {
   EXPECT_NE(first.out.find("were over: all_reduce 16 KB.\n"), std::string::npos) << first.out;
   EXPECT_TRUE(std::filesystem::exists(state_));
   ASSERT_EQ(detail::read_tuning(table_).size(), 1u);
-  const auto second = run(tune(table_));
+  // Known sizes take no time: each run measures another one.
+  const auto second = run(arguments);
   ASSERT_EQ(second.code, 0) << second.err;
   EXPECT_NE(second.err.find("continues with"), std::string::npos) << second.err;
   EXPECT_EQ(second.out.find("were over"), std::string::npos) << second.out;

@@ -150,15 +150,20 @@ TEST(Tuning, TheNearestTableServesAndSaysSo) {
   // A table for more ranks is preferred to one for fewer.
   EXPECT_EQ(reason(kH200, 3), "NVIDIA H200, 4 ranks (measured), as there is no table for NVIDIA H200, 3 ranks");
   EXPECT_EQ(reason(kH200, 72), "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA H200, 72 ranks");
-  // The compute capability matters most, then the number of processors, then that of ranks.
-  EXPECT_EQ(reason({"NVIDIA B300", 100, 132}, 2),
-            "NVIDIA B200, 4 ranks (measured), as there is no table for NVIDIA B300, 2 ranks");
+  // The compute capability matters most, then the number of processors, then that of ranks …
+  EXPECT_EQ(reason({"NVIDIA B300", 100, 132}, 3),
+            "NVIDIA B200, 4 ranks (measured), as there is no table for NVIDIA B300, 3 ranks");
   EXPECT_EQ(reason({"NVIDIA H100 PCIe", 90, 114}, 2),
             "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA H100 PCIe, 2 ranks");
-  EXPECT_EQ(reason({"NVIDIA RTX", 120, 140}, 2),
-            "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA RTX, 2 ranks");
-  EXPECT_EQ(reason({"NVIDIA RTX", 120, 150}, 2),
-            "NVIDIA B200, 4 ranks (measured), as there is no table for NVIDIA RTX, 2 ranks");
+  EXPECT_EQ(reason({"NVIDIA RTX", 120, 139}, 3),
+            "NVIDIA H200, 4 ranks (measured), as there is no table for NVIDIA RTX, 3 ranks");
+  EXPECT_EQ(reason({"NVIDIA RTX", 120, 150}, 3),
+            "NVIDIA B200, 4 ranks (measured), as there is no table for NVIDIA RTX, 3 ranks");
+  // … unless the table is for twice as many ranks or half as many, even if it is the GPU's own.
+  EXPECT_EQ(reason({"NVIDIA B200", 100, 148}, 2),
+            "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA B200, 2 ranks");
+  EXPECT_EQ(reason({"NVIDIA B200", 100, 148}, 8),
+            "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200, 8 ranks");
   // A user's table need not have the numbers if it has the name.
   EXPECT_EQ(reason({"a GPU", 90, 132}, 2), "a GPU, 2 ranks (measured)");
   EXPECT_EQ(reason(kCpu, 7), "CPU (measured)");
@@ -229,6 +234,8 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
   // A norm has no pipeline.
   EXPECT_EQ(error("99, \"algorithm\": \"one-shot\"", "99, \"algorithm\": \"pipelined\""),
             "my.json: tables[6].steps[0].algorithm: \"pipelined\" is not one of one-shot, two-shot");
+  EXPECT_EQ(error("{\"up_to_bytes\": 99,", "{\"up_to_bytes\": 99, \"blocks\": 9,"),
+            "my.json: tables[6].steps[0].blocks: 9 is not known; known are up_to_bytes, algorithm");
   for (const std::string bad : {"9", "9.", ".0", "9.00", "x.0", "123.0", "-9.0", "09.0"}) {
     EXPECT_EQ(error("\"9.0\"", "\"" + bad + "\""),
               "my.json: tables[1].compute_capability: \"" + bad + "\" is not a compute capability such as \"9.0\"");

@@ -252,19 +252,64 @@ def test_an_exception_of_a_gemm_is_passed_on() -> None:
     assert said[1] in ("Errc.timeout", "Errc.peer_failed")
 
 
-def test_a_refused_call_is_told() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"workspace": np.zeros(8, np.uint8)}, "workspace: 8 bytes"),
+        ({"schedule": "fast"}, "schedule is 'fast'"),
+    ],
+)
+def test_a_refused_call_is_told(wrong: dict[str, Any], text: str) -> None:
     case = Case(2, "expert_masked")
 
     def work(rank: weft.Communicator) -> str:
         layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
-        wrong = {"workspace": np.zeros(8, np.uint8)} if rank.rank == 0 else {}
         with pytest.raises(weft.Error) as refused:
-            layer.run(**call_of(case, rank.rank, layer, **wrong))
+            layer.run(**call_of(case, rank.rank, layer, **(wrong if rank.rank == 0 else {})))
         return f"{refused.value.code} {refused.value}"
 
     said = run_ranks(2, work)
     assert said[0].startswith("Errc.invalid_argument")
-    assert said[1].startswith("Errc.mismatch") and "workspace: 8 bytes" in said[1]
+    assert said[1].startswith("Errc.mismatch") and text in said[1]
+
+
+def test_results_of_f16_are_named_so() -> None:
+    def work(rank: weft.Communicator) -> None:
+        case = Case(1, "expert_masked")
+        exchange = case.exchange(rank.world, combine_type="f16")
+        layer = weft.MoeLayer.create(exchange, intermediate=HIDDEN)
+
+        def up(gemm: weft.ExpertGemm) -> None:
+            assert (gemm.input.dtype, gemm.output.dtype) == ("bf16", "f16")
+            made = np.from_dlpack(gemm.output)
+            made[..., :HIDDEN] = GATE
+            made[..., HIDDEN:] = 2
+
+        def down(gemm: weft.ExpertGemm) -> None:
+            assert (gemm.input.dtype, gemm.output.dtype) == ("f16", "f16")
+            for expert, count in enumerate(np.from_dlpack(gemm.counts)):
+                assert (np.from_dlpack(gemm.input)[expert, :count] == 2 * GATE).all()
+            np.from_dlpack(gemm.output)[:] = 0
+
+        output = np.full((TOKENS, HIDDEN), 7, np.float16)
+        given = call_of(case, 0, layer, up=up, down=down, output=output)
+        layer.run(**given)
+        assert (output == 0).all()
+
+    run_ranks(1, work)
+
+
+def test_a_recording_cannot_hold_a_layer() -> None:
+    def work(rank: weft.Communicator) -> None:
+        case = Case(1, "expert_masked")
+        layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
+        given = call_of(case, 0, layer)
+        with pytest.raises(weft.Error, match="a recording cannot hold a layer") as refused:
+            weft.Recording.capture(rank, lambda: layer.run(**given))
+        assert refused.value.code == weft.Errc.unsupported
+        layer.run(**given)
+
+    run_ranks(1, work)
 
 
 def test_a_view_keeps_the_workspace() -> None:

@@ -57,6 +57,24 @@ def test_gradients_are_refused_and_compilers_step_aside() -> None:
         made.case.topk_weights.requires_grad_(True)
         with pytest.raises(RuntimeError, match="weft has no gradients"):
             made.run("plain", 1)
+        made.case.topk_weights.requires_grad_(False)
+        weights = torch.ones(64, requires_grad=True)
+
+        def down(gemm: weft.torch.ExpertGemm) -> None:
+            gemm.output[:] = gemm.input * weights
+
+        made.down = down  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="weft has no gradients"):
+            made.run("plain", 1)
+
+    run_ranks(1, work)
+
+
+def test_without_gradients_tensors_may_have_some() -> None:
+    def work(rank: weft.Communicator) -> None:
+        made = Layer(weft.torch.Group(rank.world))
+        expected = bits(made.expected())
+        made.case.topk_weights.requires_grad_(True)
         with torch.no_grad():
             assert bits(made.run("plain", 1)) == expected
 

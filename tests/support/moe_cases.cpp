@@ -245,8 +245,7 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
     }
     EXPECT_TRUE(std::ranges::equal(exchange.experts(), own)) << "experts of rank " << rank;
   }
-  put_others_behind(now_, p.call.args);
-  narrow_ids_.resize(now_.ids.size());
+  narrow_ids_.resize(std::size_t{p.call.args.tokens} * p.call.args.top_k);
   fill();
 }
 
@@ -258,12 +257,9 @@ void CpuMoe::fill(const PreparedMoe& p) {
 }
 
 void CpuMoe::fill() {
-  const Tokens& mine = p_->tokens[rank_];
   forgotten_ = false;
-  std::ranges::copy(mine.ids, now_.ids.begin());
-  std::ranges::copy(mine.weights, now_.weights.begin());
-  std::ranges::copy(mine.scales, now_.scales.begin());
-  std::ranges::copy(mine.rows, now_.rows.begin());
+  now_ = p_->tokens[rank_];
+  put_others_behind(now_, p_->call.args);
   std::ranges::transform(now_.ids, narrow_ids_.begin(), [](std::int64_t id) { return static_cast<std::int32_t>(id); });
   std::ranges::copy(now_.rows, input_.content().begin());
   std::ranges::copy(results_of_experts_, expert_rows_.content().begin());
@@ -383,6 +379,7 @@ void exchange_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::
 void exchange_and_check(const MoeExchange& exchange, CpuMoe& moe) {
   const DispatchHandle handle = exchange.dispatch(moe.dispatch());
   moe.check_dispatch();
+  if (!exchange.args().weights_at_combine) moe.forget_tokens();  // combine reads none of dispatch's inputs
   exchange.combine(moe.combine(handle));
   moe.check_combine();
 }

@@ -23,11 +23,17 @@ using detail::TunedOperation;
 // Rows of common models. A norm's choice hardly depends on the length of its rows.
 constexpr std::size_t kHidden = 4096, kRowBytes = kHidden * 2;
 
+std::size_t most_of(Device device, TunedOperation operation, bool quick) {
+  const bool cpu = device == Device::cpu;
+  if (operation == TunedOperation::all_reduce_rms_norm) return cpu ? kMiB : 64 * kMiB;
+  return cpu ? 4 * kMiB : (quick ? 64 : 256) * kMiB;
+}
+
 // Powers of two, and a size in the middle of two of them if the choice changes in between.
 std::vector<std::size_t> usual_sizes(Device device, TunedOperation operation, bool quick) {
   const bool cpu = device == Device::cpu, norm = operation == TunedOperation::all_reduce_rms_norm;
   const std::size_t least = norm ? kRowBytes : cpu ? 256 : 4 * kKiB;
-  const std::size_t most = norm ? (cpu ? kMiB : 64 * kMiB) : cpu ? 4 * kMiB : (quick ? 64 : 256) * kMiB;
+  const std::size_t most = most_of(device, operation, quick);
   std::vector<std::size_t> all;
   for (std::size_t size = least; size <= most; size *= quick ? 4 : 2) {
     all.push_back(size);
@@ -95,8 +101,9 @@ TuneSubject::TuneSubject(const Ranks& ranks, TunedOperation operation, const Sub
       type_(operation == TunedOperation::all_reduce && ranks.device() == Device::cpu ? DataType::f32 : DataType::bf16),
       sizes_(args.bytes.empty() ? usual_sizes(ranks.device(), operation, args.quick) : parse_tuned_bytes(args.bytes)),
       space_(space_of(ranks, operation, type_, args)) {
-  if (operation == TunedOperation::all_reduce_rms_norm)
-    std::erase_if(sizes_, [](std::size_t bytes) { return bytes % kRowBytes != 0; });
+  if (operation != TunedOperation::all_reduce_rms_norm) return;
+  const std::size_t most = most_of(ranks.device(), operation, args.quick);  // seven tensors are so large
+  std::erase_if(sizes_, [&](std::size_t bytes) { return bytes % kRowBytes != 0 || bytes > most; });
 }
 
 std::vector<TuneSubject> TuneSubject::all(const Ranks& ranks, const SubjectArgs& args) {
@@ -109,8 +116,9 @@ std::vector<TuneSubject> TuneSubject::all(const Ranks& ranks, const SubjectArgs&
   }
   if (subjects.empty())
     throw Error(Errc::invalid_argument,
-                fmt::format("--bytes {}: norms have whole rows, so one must be a multiple of {}", args.bytes,
-                            format_bytes(kRowBytes)));
+                fmt::format("--bytes {}: norms have whole rows, so one must be a multiple of {} up to {}", args.bytes,
+                            format_bytes(kRowBytes),
+                            format_bytes(most_of(ranks.device(), TunedOperation::all_reduce_rms_norm, args.quick))));
   return subjects;
 }
 

@@ -64,7 +64,8 @@ nlohmann::json Tune::identity(Ranks& ranks) const {
           {"ranks", ranks.world_size()},
           {"fabric", ranks.first().fabric()},
           {"commit", build.commit},
-          {"dirty", build.dirty}};
+          {"dirty", build.dirty},
+          {"build_type", build.build_type}};
 }
 
 std::vector<detail::TuningTable> Tune::found_tables() const {
@@ -78,8 +79,8 @@ detail::TuningTable Tune::table_of(const Ranks& ranks, const TuneSubject& subjec
           .ranks = ranks.world_size(),
           .operation = subject.operation(),
           .origin = "measured",
-          .note = fmt::format("weft tune at {}{}, {}", build.commit, build.dirty ? " with uncommitted changes" : "",
-                              now())};
+          .note = fmt::format("weft tune at {}{}, {}, {}", build.commit, build.dirty ? " with uncommitted changes" : "",
+                              build.build_type, now())};
 }
 
 // The choices for sizes that are not measured: the table that will be replaced, else the table in use.
@@ -138,15 +139,29 @@ struct Search {
   std::unique_ptr<Bench> bench = nullptr;
   std::map<std::size_t, TunedSize> tuned = {};
 
+  bool measured = false;
+
   std::vector<TunedSize> sizes() const {
     std::vector<TunedSize> all;
     for (const auto& [bytes, size] : tuned) all.push_back(size);
+    return all;
+  }
+  // With the present choices of sizes that are left: otherwise those between two measured ones would lose theirs.
+  std::vector<TunedSize> all_sizes(const Ranks& ranks) const {
+    std::vector<TunedSize> all;
+    for (const std::size_t size : subject.sizes()) {
+      const TuneQuery now = subject.served_now(ranks, size);
+      const auto found = tuned.find(size);
+      all.push_back(found != tuned.end() ? found->second
+                                         : TunedSize{.bytes = size, .algorithm = now.algorithm, .launch = now.launch});
+    }
     return all;
   }
   Result measure(Ranks& ranks, Progress& progress, const Trial& trial) {
     const std::string what = fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm),
                                          trial.launch.blocks, trial.launch.threads);
     progress.note(what);
+    measured = true;
     if (bench == nullptr) bench = subject.open(ranks);
     Result result = bench->run(subject.point(*bench, trial), trial.samples);
     if (result.verdict == Verdict::unavailable && ranks.leader()) {
@@ -195,18 +210,18 @@ int Tune::run() {
     return !from_leader(ranks, up ? "up" : "").empty();
   };
   std::vector<std::string> left;
-  bool any = false;  // a run gets somewhere, however short its time
+  // A run gets somewhere, however short its time.
+  const auto goes_on = [&] { return !std::ranges::any_of(searches, &Search::measured) || !time_is_up(); };
   for (int stage = 0; stage < kTuneStages; ++stage) {
     for (Search& search : searches) {
       for (const std::size_t size : search.subject.sizes_of(stage)) {
         const std::string what = fmt::format("{} {}", name(search.subject.operation()), format_bytes(size));
         progress.step(what);
-        if (any && time_is_up()) {
+        if (goes_on()) {
+          search.tune(ranks, progress, known, size);
+        } else {
           left.push_back(what);
-          continue;
         }
-        any = true;
-        search.tune(ranks, progress, known, size);
       }
     }
   }
@@ -215,7 +230,7 @@ int Tune::run() {
   fmt::print("{}\nbefore: {}\n", headline(ranks), ranks.first().tuning());
   for (const Search& search : searches) {
     if (search.tuned.empty()) continue;
-    write(ranks, search.subject, search.sizes());
+    write(ranks, search.subject, search.all_sizes(ranks));
     print(search.subject, search.sizes());
   }
   if (left.empty()) {

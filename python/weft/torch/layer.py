@@ -45,22 +45,22 @@ class ExpertGemm:
 
 def _for_torch(function: Callable[[ExpertGemm], object]) -> Callable[[_core.ExpertGemm], None]:
     def given(gemm: _core.ExpertGemm) -> None:
-        function(
-            ExpertGemm(
-                which=gemm.which,
-                layout=gemm.layout,
-                round=gemm.round,
-                first_expert=gemm.first_expert,
-                experts=gemm.experts,
-                capacity=gemm.capacity,
-                num_sms=gemm.num_sms,
-                input=_tensor(gemm.input),
-                output=_tensor(gemm.output),
-                counts=_tensor(gemm.counts),
-                input_scales=None if gemm.input_scales is None else _tensor(gemm.input_scales),
-                offsets=None if gemm.offsets is None else _tensor(gemm.offsets),
-            )
+        of_torch = ExpertGemm(
+            which=gemm.which,
+            layout=gemm.layout,
+            round=gemm.round,
+            first_expert=gemm.first_expert,
+            experts=gemm.experts,
+            capacity=gemm.capacity,
+            num_sms=gemm.num_sms,
+            input=_tensor(gemm.input),
+            output=_tensor(gemm.output),
+            counts=_tensor(gemm.counts),
+            input_scales=None if gemm.input_scales is None else _tensor(gemm.input_scales),
+            offsets=None if gemm.offsets is None else _tensor(gemm.offsets),
         )
+        function(of_torch)
+        operators.refuse_gradients((of_torch.output,))  # of weights that the function knows
 
     return given
 

@@ -6,6 +6,7 @@
 
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
+#include "comm/capture.hpp"
 #include "fabric/side_streams.hpp"
 #include "ops/layer/silu_mul_work.hpp"
 #include "ops/moe/exchange_shape.hpp"
@@ -287,6 +288,8 @@ std::size_t MoeLayer::workspace_bytes() const {
 namespace {
 
 Rounds checked(const detail::ExchangeState& exchange, const MoeLayerCall& call) {
+  if (detail::Capture::current() != nullptr)
+    throw Error(Errc::unsupported, "a recording cannot hold a layer, whose GEMMs are the caller's");
   require(call.up != nullptr && call.down != nullptr, "up, down: both GEMMs must be given");
   require(call.workspace != nullptr && reinterpret_cast<std::uintptr_t>(call.workspace) % 256 == 0,
           "workspace: {} is null or not aligned to 256 bytes", call.workspace);

@@ -137,8 +137,8 @@ the output says which are left. The same command goes on with them, also after a
 
 A table belongs to a GPU, a number of ranks and an operation. For each message size it gives the
 algorithm, and for all-reduces blocks and threads if the usual grid is slower. Norms without a table
-use that of all-reduces. Tables for H200s and for CPU ranks are built in. A communicator uses the table of Config::tuning_file (rank 0's file for all ranks),
-and `weft info` names it.
+use that of all-reduces. Tables for H200s and for CPU ranks are built in. A communicator uses the
+tables of Config::tuning_file (rank 0's file for all ranks), and `weft info` names its table.
 
 Examples:
   weft tune                                     all GPUs; three minutes; writes tuning.json

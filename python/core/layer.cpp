@@ -226,7 +226,7 @@ thread.)doc")
                                    args};
           },
           nb::arg("exchange"), nb::kw_only(), nb::arg("intermediate"), nb::arg("down_cast") = "none", R"doc(
-Of an exchange whose layout is expert_masked or expert_contiguous; it may have several. Not collective.
+The exchange's layout is expert_masked or expert_contiguous; it may have several layers. Not collective.
 
 intermediate: columns of an expert's middle, a multiple of 8, with a cast of 128. down_cast: what the activation makes of
 its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scales like those of dispatch.)doc")
@@ -280,8 +280,7 @@ The numbers of processors are those of DeepEP's pull request 492; 0: chosen by s
            nb::arg("down_num_sms") = 0,
            nb::sig("def run_experts(self, workspace: object, *, up: collections.abc.Callable[[ExpertGemm], object], "
                    "down: collections.abc.Callable[[ExpertGemm], object], rounds: object = 1, most_tokens: int = 0, "
-                   "stream: object = None, "
-                   "up_num_sms: int = 0, down_num_sms: int = 0) -> None"),
+                   "stream: object = None, up_num_sms: int = 0, down_num_sms: int = 0) -> None"),
            "The experts alone, of the rows that the last call has left in `workspace`. Local; for measurements.");
 }
 

@@ -54,7 +54,7 @@ struct TuningTable {
   std::vector<TuningStep> steps = {};
 
   bool operator==(const TuningTable&) const = default;
-  // Of two such tables one takes the other's place.
+  // Whether a table takes the other's place in a list.
   bool serves_as(const TuningTable& other) const {
     return processor.name == other.processor.name && ranks == other.ranks && operation == other.operation;
   }

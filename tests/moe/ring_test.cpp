@@ -126,13 +126,7 @@ TEST_P(MoeRing, HalvesTakeAsManyTokensAsThereArePlaces) {
         const auto rank = static_cast<std::uint32_t>(number);
         const MoeExchange exchange = MoeExchange::create(communicator, most.args);
         for (int round = 0; round < 3; ++round) {
-          CpuMoe moe(exchange, p, rank);
-          const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
-          exchange.dispatch_wait(handle, moe.dispatch());
-          moe.check_dispatch();
-          exchange.combine_send(moe.combine(handle));
-          exchange.combine_wait(moe.combine(handle));
-          moe.check_combine();
+          exchange_by_halves_and_check(exchange, p, rank);
         }
         CpuMoe moe(exchange, more, rank);
         const DispatchHandle handle = exchange.dispatch(moe.dispatch());

@@ -225,7 +225,6 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
       rank_(rank),
       wanted_(dispatched(exchange, p)),
       results_of_experts_(expert_rows(exchange, p)),
-      now_(p.tokens[rank]),
       input_(p.call.args.tokens * oracle::MoeRules(p.call.args).row_bytes, 0),
       output_(wanted_.rows.size(), 0),
       output_scales_(wanted_.scales.size(), 0),
@@ -381,6 +380,16 @@ void exchange_and_check(const MoeExchange& exchange, CpuMoe& moe) {
   moe.check_dispatch();
   if (!exchange.args().weights_at_combine) moe.forget_tokens();  // combine reads none of dispatch's inputs
   exchange.combine(moe.combine(handle));
+  moe.check_combine();
+}
+
+void exchange_by_halves_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank) {
+  CpuMoe moe(exchange, p, rank);
+  const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
+  exchange.dispatch_wait(handle, moe.dispatch());
+  moe.check_dispatch();
+  exchange.combine_send(moe.combine(handle));
+  exchange.combine_wait(moe.combine(handle));
   moe.check_combine();
 }
 

@@ -109,5 +109,7 @@ void combine_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::u
 // Both, in the same tensors.
 void exchange_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank);
 void exchange_and_check(const MoeExchange& exchange, CpuMoe& moe);
+// Both, each in a send and a wait.
+void exchange_by_halves_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank);
 
 }  // namespace weft::test

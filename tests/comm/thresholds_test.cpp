@@ -22,7 +22,7 @@ using detail::TuningStep;
 Config with_steps(Config config, const std::vector<TuningStep>& steps, int ranks) {
   config.tuning_file = fmt::format("{}thresholds.{}.{}.json", testing::TempDir(), ranks, steps.size());
   std::ofstream(config.tuning_file) << detail::to_json(
-      {{.processor = "CPU", .ranks = ranks, .origin = "measured", .steps = steps}});
+      {{.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = steps}});
   return config;
 }
 

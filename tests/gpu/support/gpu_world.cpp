@@ -91,7 +91,7 @@ Config with_steps(Config config, const std::string& file, const std::vector<deta
   check_cuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
   config.tuning_file = fmt::format("{}{}.{}.json", testing::TempDir(), file, ranks);
   std::ofstream(config.tuning_file) << detail::to_json(
-      {{.processor = properties.name, .ranks = ranks, .origin = "measured", .steps = steps}});
+      {{.processor = {properties.name}, .ranks = ranks, .origin = "measured", .steps = steps}});
   return config;
 }
 

@@ -133,7 +133,7 @@ struct MoeExchangeArgs {
 // A division of each rank's experts into rounds, in the order of the output. Experts of one round are computed while
 // rows of the next one travel. A call whose ranks divide differently ends with Errc::mismatch.
 struct ExpertRounds {
-  std::uint32_t count = 1;  // 1 … 16; more than one asks for a call by slots, and for weights at dispatch
+  std::uint32_t count = 1;  // 1 … 16; several ask for weights at dispatch, and by a ring for `ring_rows` tokens at most
   // [count]: a round's experts; 0 is allowed. Together they are as many as that rank has which has most. A rank with
   // fewer experts has the first of them: so its last rounds are shorter, or empty. Null: as even as possible, larger
   // rounds first.

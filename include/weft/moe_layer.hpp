@@ -70,7 +70,7 @@ struct MoeLayerCall {
   bool topk_ids_are_i64 = false;
   const float* topk_weights = nullptr;
   std::uint32_t tokens = 0;
-  std::uint32_t most_tokens = 0;   // with a ring, rounds need it: they go by slots
+  std::uint32_t most_tokens = 0;   // as in DispatchArgs; by a ring rounds serve ring_rows at most
   const void* residual = nullptr;  // a shared expert's rows, say
   void* output = nullptr;
   void* workspace = nullptr;  // MoeLayer::workspace_bytes(), aligned to 256 bytes, for this call alone until it has run

@@ -120,14 +120,17 @@ void Copies::see(const std::byte* memory, unsigned bytes, int unit, unsigned by,
 }
 
 // Until the store has read its place, nobody may write there: so it can take the words now.
-void Copies::store(void* to, Spot spot, unsigned bytes, int unit) {
+void Copies::store(void* to, Spot spot, unsigned from, unsigned bytes, int unit) {
   Stage& stage = this->stage(spot);
   check_copy(spot.place, to, bytes);
+  if (from % sizeof(Pack) != 0 || from + bytes > kBytes) {
+    broken(spot.place, fmt::format("is stored from byte {} on, {} bytes", from, bytes));
+  }
   Lane& own = stage.lanes[lane()];
-  Store store{static_cast<std::byte*>(to), spot.place, bytes, unit, own.groups};
+  Store store{static_cast<std::byte*>(to), spot.place, from, bytes, unit, own.groups};
   for (unsigned i = 0; i < bytes / 4; ++i) {
-    Word& word = stage.places[spot.place].use(i);
-    check_loaded(stage, spot.place, i, "stored");
+    Word& word = stage.places[spot.place].use(from / 4 + i);
+    check_loaded(stage, spot.place, from / 4 + i, "stored");
     if (word.writer != kNobody && word.fenced == 0) {
       broken(spot.place, fmt::format("is stored without fence_stage of lane {}, which has written it", word.writer));
     }
@@ -176,7 +179,7 @@ void Copies::await_reads(unsigned block, unsigned pending) {
     const bool read = store.reads && store.group + pending < own.groups;
     store.reads = store.reads && !read;
     for (unsigned i = 0; i < store.bytes / 4; ++i) {
-      Word& word = stage.places[store.place].use(i);
+      Word& word = stage.places[store.place].use(store.from / 4 + i);
       if (read) mark_read(word);
       if (store.reads) word.senders |= me;
     }

@@ -50,7 +50,7 @@ class Copies {
   void fence_bulk();
   void load(Spot spot, const void* from, unsigned bytes, int unit);
   void await_load(Spot spot);
-  void store(void* to, Spot spot, unsigned bytes, int unit);
+  void store(void* to, Spot spot, unsigned from, unsigned bytes, int unit);
   void commit(unsigned block);
   void await_reads(unsigned block, unsigned pending);
   void await_stores(unsigned block, unsigned pending);
@@ -97,7 +97,7 @@ class Copies {
   };
   struct Store {
     std::byte* to;
-    unsigned place, bytes;
+    unsigned place, from, bytes;
     int unit;
     std::uint64_t group;
     bool reads = true, late = true;  // whether it may still read its place, and has still to write

@@ -90,8 +90,8 @@ class SimTeam {
     machine_->copies().load({place_.block, place}, from, bytes, atomic_bytes);
   }
   void await_load(std::uint32_t place) const { machine_->copies().await_load({place_.block, place}); }
-  void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes) const {
-    machine_->copies().store(to, {place_.block, place}, bytes, atomic_bytes);
+  void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes, std::uint32_t from = 0) const {
+    machine_->copies().store(to, {place_.block, place}, from, bytes, atomic_bytes);
   }
   void commit_stores() const { machine_->copies().commit(place_.block); }
   template <std::uint32_t pending>

@@ -130,8 +130,11 @@ class CpuThread {
     for (std::uint32_t i = 0; i < bytes / sizeof(Pack); ++i) stage(place, i, load(static_cast<const Pack*>(from) + i));
   }
   static void await_load(std::uint32_t) {}
-  static void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes) {
-    for (std::uint32_t i = 0; i < bytes / sizeof(Pack); ++i) store(static_cast<Pack*>(to) + i, staged<Pack>(place, i));
+  static void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes, std::uint32_t from = 0) {
+    const std::uint32_t first = from / sizeof(Pack);
+    for (std::uint32_t i = 0; i < bytes / sizeof(Pack); ++i) {
+      store(static_cast<Pack*>(to) + i, staged<Pack>(place, first + i));
+    }
   }
   static void commit_stores() {}
   template <std::uint32_t>

@@ -67,8 +67,8 @@ class CudaWarpGroup : public CudaBlock {
     parities_ ^= 1u << place;
     loading_ &= ~(1u << place);
   }
-  __device__ void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes) const {
-    ptx::bulk_store(to, place_at(place), bytes);
+  __device__ void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes, std::uint32_t from = 0) const {
+    ptx::bulk_store(to, place_at(place) + from, bytes);
   }
   __device__ static void commit_stores() { ptx::bulk_commit(); }
   template <std::uint32_t pending>

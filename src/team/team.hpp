@@ -47,8 +47,8 @@
 //   stage(place, i, word)   ordinary store to it.
 //   load_bulk(place, address, n)   by all lanes: begins to copy memory of this rank to the beginning of a place.
 //   await_load(place)       by all lanes, once for each load_bulk(): the place has it. No other load_bulk() before.
-//   store_bulk(address, place, n)  by one lane: begins to copy the beginning of a place to memory that other ranks
-//                           may read.
+//   store_bulk(address, place, n, from = 0)  by one lane: begins to copy n bytes of a place, from byte `from` on, to
+//                           memory that other ranks may read.
 //   commit_stores()         ends a group of this lane's store_bulk().
 //   await_reads<n>()        all groups of this lane but the last n have read their places: they may be written again.
 //   await_stores<n>()       all groups of this lane but the last n are done: its next release publishes them.
@@ -143,6 +143,7 @@ concept StagedTeam = Team<T> && requires(T& team, Pack* pack, std::uint32_t plac
   team.load_bulk(place, pack, std::uint32_t{});
   team.await_load(place);
   team.store_bulk(pack, place, std::uint32_t{});
+  team.store_bulk(pack, place, std::uint32_t{}, std::uint32_t{});
   team.commit_stores();
   team.template await_reads<1>();
   team.template await_stores<0>();

@@ -115,8 +115,9 @@ TEST(Kernels, DispatchAndCombine) {
     for (const RowCast cast : {RowCast::none, RowCast::fp8, RowCast::fp8_ue8m0, RowCast::fp8_pow2}) {
       if (type == RowType::fp8 && cast != RowCast::none) continue;
       for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns}) {
-        for (const bool ring : {false, true}) found.add(detail::DispatchQuery{type, cast, order, ring});
-        found.add(detail::DispatchQuery{type, cast, order, false, true});
+        for (const bool ring : {false, true}) {
+          for (const bool rounds : {false, true}) found.add(detail::DispatchQuery{type, cast, order, ring, rounds});
+        }
       }
     }
   }
@@ -124,8 +125,8 @@ TEST(Kernels, DispatchAndCombine) {
     for (std::uint32_t ranks = 1; ranks <= detail::kMaxRanks; ++ranks) {
       for (const bool ring : {false, true}) {
         for (const bool late : {false, true}) found.add(detail::CombineQuery{type, ranks, ring, late});
+        found.add(detail::CombineQuery{type, ranks, ring, false, true});
       }
-      found.add(detail::CombineQuery{type, ranks, false, false, true});
     }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::MoeFamily>().size());

@@ -1,6 +1,9 @@
 // Dispatch and combine on GPU ranks in rounds of experts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/moe_rounds.hpp"
@@ -40,12 +43,22 @@ TEST_P(GpuMoeRounds, CastOnTheWay) {
   in_every_division(casts_on_the_way(GetParam()), GetParam());
 }
 
+TEST_P(GpuMoeRounds, EveryKindOfRoutingThroughTheRing) {
+  in_every_division(on_whole_ring(in_every_layout(every_kind_of_routing(GetParam()), GetParam())), GetParam());
+}
+
+TEST_P(GpuMoeRounds, CastOnTheWayThroughTheRing) {
+  in_every_division(on_whole_ring(casts_on_the_way(GetParam())), GetParam());
+}
+
 // Captures all rounds on two streams: sums of each round are sent beside the next round's rows. Replays find other
 // routings.
 TEST_P(GpuMoeRounds, GraphsOnTwoStreamsWithOtherRoutings) {
   const std::uint32_t ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
-  for (const Batch& batch : routings_for_two_graphs(ranks)) {
+  std::vector<Batch> batches = routings_for_two_graphs(ranks);
+  std::ranges::copy(on_whole_ring(batches), std::back_inserter(batches));
+  for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     const Division division = every_division(batch.front().args, ranks)[2];
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {

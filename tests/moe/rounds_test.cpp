@@ -1,7 +1,9 @@
 // Dispatch and combine on CPU ranks in rounds of experts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <semaphore>
@@ -18,6 +20,8 @@ namespace {
 
 class MoeRounds : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, MoeRounds, testing::Values(1, 2, 3, 4));
+class MoeRingRounds : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, MoeRingRounds, testing::Values(1, 2, 3));
 
 // Each call of a batch with each division. Results are those of one round, bit for bit, as the oracle knows no rounds.
 void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks,
@@ -46,8 +50,16 @@ TEST_P(MoeRounds, EveryKindOfRouting) {
   in_every_division(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(MoeRingRounds, EveryKindOfRouting) {
+  in_every_division(on_whole_ring(in_every_layout(every_kind_of_routing(GetParam()), GetParam())), GetParam());
+}
+
 TEST_P(MoeRounds, CastOnTheWay) {
   in_every_division(casts_on_the_way(GetParam()), GetParam());
+}
+
+TEST_P(MoeRingRounds, CastOnTheWay) {
+  in_every_division(on_whole_ring(casts_on_the_way(GetParam())), GetParam());
 }
 
 TEST_P(MoeRounds, RowsOfEveryTypeBitForBit) {
@@ -58,12 +70,17 @@ TEST_P(MoeRounds, ExpertsWhereTheCallerWants) {
   in_every_division(experts_where_the_caller_wants(GetParam()), GetParam());
 }
 
+TEST_P(MoeRingRounds, ExpertsWhereTheCallerWants) {
+  in_every_division(on_whole_ring(experts_where_the_caller_wants(GetParam())), GetParam());
+}
+
 TEST_P(MoeRounds, SumsWithoutWeights) {
   in_every_division(sums_without_weights(GetParam()), GetParam());
 }
 
 TEST(MoeInRounds, RowsWithoutRoom) {
   in_every_division(rows_without_room(), 2);
+  in_every_division(on_whole_ring(rows_without_room()), 2);
 }
 
 TEST_P(MoeRounds, EpochsWrap) {
@@ -73,11 +90,17 @@ TEST_P(MoeRounds, EpochsWrap) {
   }
 }
 
+TEST_P(MoeRingRounds, EpochsWrap) {
+  for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
+    const FirstEpoch epoch(first);
+    in_every_division(on_whole_ring({every_kind_of_routing(GetParam())[0]}), GetParam());
+  }
+}
+
 // Two threads of a rank: one dispatches and waits, the other one sends the sums of each round as soon as it has come,
 // beside the next round. The next dispatch begins while sums of this one are still to come.
-TEST_P(MoeRounds, CombineRunsBesideLaterRounds) {
-  const std::uint32_t ranks = GetParam();
-  for (const Batch& batch : in_every_layout(every_kind_of_routing(ranks), ranks)) {
+void combine_beside_later_rounds(const std::vector<Batch>& batches, std::uint32_t ranks) {
+  for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     const Division division = every_division(batch.front().args, ranks)[2];
     expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
@@ -138,9 +161,17 @@ TEST_P(MoeRounds, CombineRunsBesideLaterRounds) {
   }
 }
 
+TEST_P(MoeRounds, CombineRunsBesideLaterRounds) {
+  combine_beside_later_rounds(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(MoeRingRounds, CombineRunsBesideLaterRounds) {
+  combine_beside_later_rounds(on_whole_ring(in_every_layout(every_kind_of_routing(GetParam()), GetParam())),
+                              GetParam());
+}
+
 // A rank that makes all rounds at once meets one that takes them apart.
-TEST(MoeInRounds, RanksChooseForThemselves) {
-  const MoeExchangeArgs args = small_exchange();
+void joined_beside_rounds(const MoeExchangeArgs& args) {
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   const Division division{1, 2, 1};
   expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
@@ -162,9 +193,18 @@ TEST(MoeInRounds, RanksChooseForThemselves) {
   }));
 }
 
+TEST(MoeInRounds, RanksChooseForThemselves) {
+  MoeExchangeArgs args = small_exchange();
+  joined_beside_rounds(args);
+  args.path = RowPath::ring;
+  joined_beside_rounds(args);
+}
+
 // A recording of all rounds serves other routings.
 TEST(MoeInRounds, RecordingsReplayedWithOtherRoutings) {
-  for (const Batch& batch : routings_for_two_graphs(2)) {
+  std::vector<Batch> batches = routings_for_two_graphs(2);
+  std::ranges::copy(on_whole_ring(batches), std::back_inserter(batches));
+  for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, 2);
     const Division division = every_division(batch.front().args, 2)[2];
     expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
@@ -252,8 +292,11 @@ TEST(MoeInRounds, MisuseIsRejected) {
   rejected(args, rounds_of(more), "rounds.experts: all rounds together have 9 experts, and not the 8");
   MoeExchangeArgs of_ring = args, late = args;
   of_ring.path = RowPath::ring;
+  of_ring.tokens = 64;
+  of_ring.ring_rows = 32;
   late.weights_at_combine = true;
-  rejected(of_ring, {.count = 2}, "rounds.count: 2 rounds ask for slots, and rows of this call take the ring");
+  rejected(of_ring, {.count = 2},
+           "rounds.count: 2 rounds serve most_tokens up to the 32 of MoeExchangeArgs::ring_rows, and not 64");
   rejected(late, {.count = 2}, "rounds.count: 2 rounds ask for weights at dispatch");
 }
 

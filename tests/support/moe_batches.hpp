@@ -52,6 +52,8 @@ std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint3
 // Each batch through a ring of kRingPlaces places.
 inline constexpr std::uint32_t kRingPlaces = 32;
 std::vector<Batch> on_ring(std::vector<Batch> batches);
+// Each batch through a ring that has a place for every token.
+std::vector<Batch> on_whole_ring(std::vector<Batch> batches);
 // The batches, of exchanges with a ring, with slots for all tokens of calls with even numbers, which take them.
 std::vector<Batch> with_slots(std::vector<Batch> batches);
 // Calls of up to 100 tokens by a ring, between calls of up to 8 by slots.

@@ -43,9 +43,9 @@ std::vector<std::vector<LayerCase>> layers_of_every_kind(std::uint32_t ranks) {
   add(args, RowCast::fp8_ue8m0);
   args.cast = RowCast::none;
   add(args, RowCast::none);
-  // Beside a ring only slots serve rounds.
   args.path = RowPath::ring;
-  args.slot_tokens = args.tokens;
+  add(args, RowCast::none);
+  args.slot_tokens = args.tokens;  // calls by slots beside a ring
   add(args, RowCast::none);
   for (LayerCase& of : all.back()) of.call.most_tokens = args.tokens;
   return all;

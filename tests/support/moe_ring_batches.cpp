@@ -16,6 +16,13 @@ std::vector<Batch> on_ring(std::vector<Batch> batches) {
   return batches;
 }
 
+std::vector<Batch> on_whole_ring(std::vector<Batch> batches) {
+  for (Batch& batch : batches) {
+    for (MoeCase& c : batch) c.args.path = RowPath::ring;
+  }
+  return batches;
+}
+
 std::vector<Batch> with_slots(std::vector<Batch> batches) {
   for (Batch& batch : batches) {
     std::uint32_t slots = 0;

@@ -38,19 +38,27 @@ struct Row {
 
   double us(Part part, const LayerWay& way) const {
     for (const Timed& one : timed) {
-      if (one.part == part && one.way.schedule == way.schedule && one.way.rounds == way.rounds &&
-          one.way.sms == way.sms)
-        return one.figure.us;
+      if (one.part == part && one.way == way) return one.figure.us;
     }
     return 0;
+  }
+  double fastest_plain() const {
+    double least = 0;
+    for (const Timed& one : timed) {
+      if (one.part != Part::layer || one.way.schedule != LayerSchedule::plain) continue;
+      if (least == 0 || one.figure.us < least) least = one.figure.us;
+    }
+    return least;
   }
 };
 
 // Rounds hide all but the first part of dispatch and the last one of combine behind the experts, or the experts behind
 // the rest. Parts are counted as equal.
 double ideal_us(const Row& row, const LayerWay& way) {
-  const double exchange = row.us(Part::exchange, {LayerSchedule::plain, 1, way.sms});
-  const double experts = row.us(Part::experts, way);
+  LayerWay of_experts = way;
+  of_experts.path = RowPath::slots;  // they send nothing
+  const double exchange = row.us(Part::exchange, {LayerSchedule::plain, 1, way.sms, way.path});
+  const double experts = row.us(Part::experts, of_experts);
   if (exchange == 0 || experts == 0) return 0;
   const double first_and_last = exchange / way.rounds;
   return std::max(experts, exchange - first_and_last) + first_and_last;
@@ -61,6 +69,7 @@ struct LayerBench {
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
   std::string tokens, rounds = "2,4", sms = "0";
+  RowPath path = RowPath::automatic;
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0;
 
@@ -96,14 +105,25 @@ LayerShape LayerBench::shape_of(const ModelShape& of, int ranks) const {
 
 // The parts come first: they need the tensors that a plain layer has left.
 std::vector<Timed> LayerBench::ways(const std::vector<std::int64_t>& counts) const {
-  std::vector<Timed> all{{Part::layer, {}}, {Part::exchange, {}}, {Part::experts, {}}};
+  const std::vector<RowPath> paths =
+      path == RowPath::automatic ? std::vector{RowPath::slots, RowPath::ring} : std::vector{path};
+  std::vector<Timed> all;
+  const auto plain = [&](Part part, RowPath by, int number = 0) {
+    all.push_back({part, {LayerSchedule::plain, 1, number, by}});
+  };
+  for (const RowPath by : paths) plain(Part::layer, by);
+  for (const RowPath by : paths) plain(Part::exchange, by);
+  plain(Part::experts, RowPath::slots);
   for (const std::int64_t number : parse_counts(sms, "--sms", kMostBlocks, 0)) {
-    if (number != 0) all.push_back({Part::exchange, {LayerSchedule::plain, 1, static_cast<int>(number)}});
-    for (const std::int64_t count : counts) {
-      for (const LayerSchedule schedule : {LayerSchedule::rounds, LayerSchedule::combine_rounds}) {
-        const LayerWay way{schedule, static_cast<std::uint32_t>(count), static_cast<int>(number)};
-        if (schedule == LayerSchedule::rounds) all.push_back({Part::experts, way});
-        all.push_back({Part::layer, way});
+    for (const RowPath by : paths) {
+      if (number != 0) plain(Part::exchange, by, static_cast<int>(number));
+      for (const std::int64_t count : counts) {
+        for (const LayerSchedule schedule : {LayerSchedule::rounds, LayerSchedule::combine_rounds}) {
+          LayerWay way{schedule, static_cast<std::uint32_t>(count), static_cast<int>(number), by};
+          all.push_back({Part::layer, way});
+          way.path = RowPath::slots;
+          if (schedule == LayerSchedule::rounds && by == paths.front()) all.push_back({Part::experts, way});
+        }
       }
     }
   }
@@ -114,6 +134,9 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
                         std::uint32_t most, const LayerShape& shape) const {
   Row row{.tokens = count};
   row.timed = ways(parse_counts(rounds, "--rounds", 16, 1));
+  std::erase_if(row.timed, [&](const Timed& timed) {
+    return timed.part != Part::experts && timed.way.path == RowPath::slots && !LayerRank::have_slots(shape, count);
+  });
   std::vector<std::string> wrong(opened.size());
   ranks.each([&](Ranks::Seat& seat) {
     const auto index = static_cast<std::size_t>(seat.local_index());
@@ -125,7 +148,7 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
     for (std::uint32_t layer = 0; layer < LayerRank::kLayers; ++layer) {
       rank.clear();
       seat.barrier();
-      rank.device().run(seat, [&] { rank.run({}, layer); });
+      rank.device().run(seat, [&] { rank.run({.path = RowPath::ring}, layer); });
       plain.push_back(rank.output());
       if (layer == 0) wrong[index] = rank.check_gemms(layer);
     }
@@ -136,8 +159,8 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
         seat.barrier();
         rank.device().run(seat, [&] { rank.run(way, layer); });
         if (rank.output() != plain[layer] && wrong[index].empty())
-          wrong[index] = fmt::format("{} in {} rounds: layer {} differs from one part after the other",
-                                     weft::name(way.schedule), way.rounds, layer);
+          wrong[index] = fmt::format("{} in {} rounds by {}: layer {} differs from one part after the other",
+                                     weft::name(way.schedule), way.rounds, weft::name(way.path), layer);
       }
       std::uint32_t layer = 0;
       const auto operation = [&](int) {
@@ -167,34 +190,38 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
              emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
   fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n\n",
              headline(ranks));
-  Table table({"tokens", "schedule", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 4);
+  Table table({"tokens", "schedule", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 5);
   for (const Row& row : rows) {
-    const double plain = row.us(Part::layer, {});
+    const double plain = row.fastest_plain();
     for (const Timed& timed : row.timed) {
       if (timed.part != Part::layer) continue;
       const LayerWay& way = timed.way;
       const double ideal = way.schedule == LayerSchedule::rounds ? ideal_us(row, way) : 0;
       const double streamed = 3e-6 * shape.intermediate * shape.hidden * shape.local() / timed.figure.us;
       table.add(
-          {std::to_string(row.tokens), std::string(weft::name(way.schedule)), std::to_string(way.rounds),
-           way.sms != 0 ? std::to_string(way.sms) : "all", cell(timed.figure), ideal > 0 ? microseconds(ideal) : "",
+          {std::to_string(row.tokens), std::string(weft::name(way.schedule)), std::string(weft::name(way.path)),
+           std::to_string(way.rounds), way.sms != 0 ? std::to_string(way.sms) : "all", cell(timed.figure),
+           ideal > 0 ? microseconds(ideal) : "",
            ideal > 0 && ideal < plain ? fmt::format("{:.0f} %", 100 * (plain - timed.figure.us) / (plain - ideal)) : "",
            fmt::format("{:.2f}", streamed)});
     }
   }
-  Table parts({"tokens", "part", "rounds", "SMs", "µs"}, 4);
+  Table parts({"tokens", "part", "rows by", "rounds", "SMs", "µs"}, 5);
   for (const Row& row : rows) {
     for (const Timed& timed : row.timed) {
       if (timed.part == Part::layer) continue;
-      parts.add({std::to_string(row.tokens), std::string(name(timed.part)), std::to_string(timed.way.rounds),
-                 timed.way.sms != 0 ? std::to_string(timed.way.sms) : "all", cell(timed.figure)});
+      parts.add({std::to_string(row.tokens), std::string(name(timed.part)),
+                 timed.part == Part::experts ? "-" : std::string(weft::name(timed.way.path)),
+                 std::to_string(timed.way.rounds), timed.way.sms != 0 ? std::to_string(timed.way.sms) : "all",
+                 cell(timed.figure)});
     }
   }
   fmt::print("{}\n{}{}", table.text(), parts.text(), kSpreadLegend);
   fmt::print(
       "SMs: of each part of communication; the experts have the rest. ideal, of rounds: the parts below at once, but\n"
-      "for the first of dispatch and the last of combine, as equal parts. TB/s: weights streamed. Every output was\n"
-      "compared with that of one part after the other, and numbers of both GEMMs with sums on the host.\n");
+      "for the first of dispatch and the last of combine, as equal parts. Its gain is over the fastest plain layer.\n"
+      "TB/s: weights streamed. Every output was compared with that of one part after the other, and numbers of both\n"
+      "GEMMs with sums on the host.\n");
   if (emulated != 0) {
     fmt::print(
         "One peer stands for all others: what their number costs is not seen. A token's row is read once for each of\n"
@@ -212,6 +239,7 @@ nlohmann::json LayerBench::to_json(const std::vector<Row>& rows) const {
                         {"tokens", row.tokens},
                         {"contender", "automatic"},
                         {"schedule", weft::name(timed.way.schedule)},
+                        {"path", weft::name(timed.way.path)},
                         {"rounds", timed.way.rounds},
                         {"sms", timed.way.sms},
                         {"verdict", row.wrong.empty() ? "ok" : "wrong"},
@@ -284,6 +312,8 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
                  "Processors of each part of communication in schedules with rounds; the experts have the rest (0: no "
                  "limits)")
       ->capture_default_str();
+  add_choice(app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
+             "How rows travel (automatic: both ways are measured, slots up to 1024 tokens)");
   app.add_option(
          "--emulate-ep", bench->emulated,
          "Ranks of a larger expert parallelism, of which each rank here has a rank's experts and tokens (0: none)")

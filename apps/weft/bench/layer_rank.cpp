@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -12,13 +13,18 @@
 namespace weft::cli {
 namespace {
 
+constexpr std::uint32_t kMostSlots = 1024;
+
 MoeExchangeArgs exchange_of(const LayerShape& shape, std::uint32_t most_virtual) {
   return {.tokens = most_virtual,
           .hidden = shape.hidden,
           .experts = shape.exchanged_experts(),
           .top_k = shape.top_k,
           .cast = RowCast::fp8,
-          .capacity = shape.ranks * most_virtual};
+          .capacity = shape.ranks * most_virtual,
+          .path = RowPath::ring,
+          .ring_rows = std::max(32u, std::bit_ceil(most_virtual)),  // for rounds
+          .slot_tokens = std::min(most_virtual, kMostSlots)};
 }
 
 std::uint32_t most_virtual_of(const LayerShape& shape, std::uint32_t rank_count, std::uint32_t tokens) {
@@ -81,6 +87,7 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& sh
 // Virtual tokens of a token have its row.
 void LayerRank::upload(std::uint32_t tokens) {
   tokens_ = tokens;
+  virtual_tokens_ = most_virtual_of(shape_, shape_.ranks, tokens);
   for (std::uint32_t i = 0; i < kLayers; ++i) {
     Layer& layer = layers_[i];
     layer.tokens = make_layer_tokens(shape_, rank_, tokens, i);
@@ -97,6 +104,10 @@ void LayerRank::upload(std::uint32_t tokens) {
   device_->upload(input_, rows.data(), rows.size() * 2);
 }
 
+bool LayerRank::have_slots(const LayerShape& shape, std::uint32_t tokens) {
+  return most_virtual_of(shape, shape.ranks, tokens) <= kMostSlots;
+}
+
 MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
   Layer& of = layers_[layer % kLayers];
   constexpr int kProcessors = 132;
@@ -106,6 +117,7 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
           .topk_ids = of.ids,
           .topk_weights = static_cast<const float*>(of.weights),
           .tokens = of.tokens.count(),
+          .most_tokens = way.path == RowPath::slots ? virtual_tokens_ : 0,
           .output = shape_.emulated != 0 ? combined_ : output_,
           .workspace = workspace_,
           .up =
@@ -173,6 +185,7 @@ void LayerRank::exchange(const LayerWay& way, std::uint32_t layer) {
                      .topk_ids = of.ids,
                      .topk_weights = static_cast<const float*>(of.weights),
                      .tokens = of.tokens.count(),
+                     .most_tokens = way.path == RowPath::slots ? virtual_tokens_ : 0,
                      .output = const_cast<void*>(last_up_.input),
                      .output_scales = const_cast<void*>(last_up_.input_scales),
                      .counts = const_cast<std::int32_t*>(last_up_.counts),

@@ -18,17 +18,22 @@ struct LayerWay {
   LayerSchedule schedule = LayerSchedule::plain;
   std::uint32_t rounds = 1;
   int sms = 0;  // of each part of communication; 0: all of them, and the GEMMs have all, too
+  RowPath path = RowPath::slots;
+
+  bool operator==(const LayerWay&) const = default;
 };
 
 class LayerRank {
  public:
   static constexpr std::uint32_t kLayers = 4;  // whose weights and tokens come in turn, so that caches find none
 
-  // `most_tokens`: of one call.
+  // `most_tokens`: of one call. The exchange has a ring, and slots beside it.
   LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens);
 
   RankDevice& device() { return *device_; }
   void upload(std::uint32_t tokens);
+  // Whether so many tokens have slots.
+  static bool have_slots(const LayerShape& shape, std::uint32_t tokens);
   // Enqueue a layer, or a part of it. Layers take turns.
   void run(const LayerWay& way, std::uint32_t layer);
   void experts(const LayerWay& way, std::uint32_t layer);   // both GEMMs and the activation of what came last
@@ -57,8 +62,8 @@ class LayerRank {
   bool gemms_on_gpu_ = false;
   std::vector<Layer> layers_;
   void *input_, *workspace_, *combined_, *output_;
-  std::uint32_t tokens_ = 0;
-  ExpertGemm last_up_, last_down_;  // as the layer gave them
+  std::uint32_t tokens_ = 0, virtual_tokens_ = 0;  // the latter: most of any rank and layer
+  ExpertGemm last_up_, last_down_;                 // as the layer gave them
 };
 
 }  // namespace weft::cli

@@ -295,7 +295,7 @@ Rounds checked(const detail::ExchangeState& exchange, const MoeLayerCall& call) 
           "workspace: {} is null or not aligned to 256 bytes", call.workspace);
   require(call.schedule != LayerSchedule::plain || call.rounds.count == 1,
           "rounds.count: {} is not 1, and the schedule is plain", call.rounds.count);
-  return detail::plan_rounds(exchange.shape(), exchange.takes_ring(call.most_tokens), call.rounds);
+  return detail::plan_rounds(exchange.shape(), exchange.takes_ring(call.most_tokens), call.most_tokens, call.rounds);
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle, args_.round);
     } else {
-      rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.rounds);
+      rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.most_tokens, args_.rounds);
       exchange_.in_flight().check_nothing_sent(InFlight::Side::dispatch);
     }
   }
@@ -251,7 +251,7 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
  private:
   // The first send of a call gives its rounds; a later one continues it.
   void check_rounds() {
-    rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.rounds);
+    rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.handle.most_tokens, args_.rounds);
     const std::uint32_t round = phases == kSend ? args_.round : 0;
     const std::uint32_t end = phases == kSend && round < rounds_.count ? rounds_.experts(round).end : detail::kNone;
     exchange_.in_flight().check_combine(args_.handle, kept(), end);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernel/instances.hpp"
 #include "ops/moe/moe_combine.hpp"
@@ -9,6 +10,7 @@
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moe/ring_combine.hpp"
 #include "ops/moe/ring_dispatch.hpp"
+#include "ops/moe/ring_rounds.hpp"
 #include "ops/moe/ring_rows.hpp"
 
 namespace weft::detail {
@@ -23,12 +25,17 @@ using DispatchOfBits = Instance<MoeDispatch<ExactRow, rounds>,
 template <DataType type, std::uint32_t ranks_at_once, bool late, bool rounds = false>
 using CombineOf =
     Instance<MoeCombine<type, ranks_at_once, late, rounds>, CombineQuery{type, ranks_at_once, false, late, rounds}>;
-template <RowType type>
+template <class Row, bool rounds>
+using RingDispatch = std::conditional_t<rounds, MoeRingRounds<Row>, MoeRingDispatch<Row>>;
+template <RowType type, bool rounds>
 using RingDispatchOfCast =
-    Instance<MoeRingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>>,
-             DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true}>;
-template <DataType type, bool late>
-using RingCombineOf = Instance<MoeRingCombine<type, late>, CombineQuery{type, 4, true, late}>;
+    Instance<RingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>, rounds>,
+             DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true, rounds}>;
+template <bool rounds>
+using RingDispatchOfBits = Instance<RingDispatch<RingExactRow, rounds>,
+                                    DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true, rounds}>;
+template <DataType type, bool late, bool rounds = false>
+using RingCombineOf = Instance<MoeRingCombine<type, late, rounds>, CombineQuery{type, 4, true, late, rounds}>;
 
 struct MoeFamily {
   using List = Instances<
@@ -41,10 +48,12 @@ struct MoeFamily {
       CombineOf<DataType::f16, 8, false, true>, CombineOf<DataType::bf16, 4, false>,
       CombineOf<DataType::bf16, 8, false>, CombineOf<DataType::f16, 4, false>, CombineOf<DataType::f16, 8, false>,
       CombineOf<DataType::bf16, 4, true>, CombineOf<DataType::bf16, 8, true>, CombineOf<DataType::f16, 4, true>,
-      CombineOf<DataType::f16, 8, true>,
-      Instance<MoeRingDispatch<RingExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true}>,
-      RingDispatchOfCast<RowType::bf16>, RingDispatchOfCast<RowType::f16>, RingCombineOf<DataType::bf16, false>,
-      RingCombineOf<DataType::f16, false>, RingCombineOf<DataType::bf16, true>, RingCombineOf<DataType::f16, true>>;
+      CombineOf<DataType::f16, 8, true>, RingDispatchOfBits<false>, RingDispatchOfBits<true>,
+      RingDispatchOfCast<RowType::bf16, false>, RingDispatchOfCast<RowType::bf16, true>,
+      RingDispatchOfCast<RowType::f16, false>, RingDispatchOfCast<RowType::f16, true>,
+      RingCombineOf<DataType::bf16, false>, RingCombineOf<DataType::f16, false>,
+      RingCombineOf<DataType::bf16, false, true>, RingCombineOf<DataType::f16, false, true>,
+      RingCombineOf<DataType::bf16, true>, RingCombineOf<DataType::f16, true>>;
 };
 
 }  // namespace weft::detail

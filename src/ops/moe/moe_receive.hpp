@@ -50,6 +50,15 @@ struct SenderTokens {
     count.each(lane, s.size(), [&](std::uint32_t, std::uint32_t known, std::uint32_t) { above |= known > tokens; });
     return !team.all_lanes(!above);
   }
+  // The most of a rank. By all lanes, when all numbers are known.
+  WEFT_FN std::uint32_t most(T& team, const Session& s) {
+    std::uint32_t most = 0;
+    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
+      const std::uint32_t known = count.get(team, rank);
+      if (known > most) most = known;
+    }
+    return most;
+  }
   // By all lanes.
   WEFT_FN bool know_all(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
     const auto all = [&] {
@@ -138,19 +147,6 @@ struct MoeReceive {
     }
   };
 
-  // Whether this launch takes the token's row. The first round that needs a row takes it for all experts here.
-  template <Team T>
-  static WEFT_FN bool comes_now(T& team, const DispatchWork& work, std::uint32_t lane, Entries<T>& entries) {
-    if (!in_rounds || is_joined(work.phases)) return true;
-    const ExpertRange experts = work.rounds.experts_of(work.phases);
-    bool earlier = false, now = false;
-    entries.local.each(lane, work.exchange.shape.top_k, [&](std::uint32_t, std::uint32_t local, std::uint32_t) {
-      earlier |= local < experts.begin;
-      now |= local < experts.end;
-    });
-    return team.all_lanes(!earlier) && !team.all_lanes(!now);
-  }
-
   template <Team T>
   static WEFT_FN bool receive_row(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                   const Unit& unit, const Plan& plan, SenderTokens<T>& tokens) {
@@ -183,7 +179,7 @@ struct MoeReceive {
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, routed, late)) return false;
     if (!exists) return true;
-    const bool takes = entries.here != 0 && comes_now(team, work, lane, entries);
+    const bool takes = entries.here != 0 && (!in_rounds || comes_now(team, work, lane, entries));
     const bool notes = unit.part + 1 == plan.parts && (!in_rounds || work.rounds.current == 0);
     if (in_rounds && !takes && !notes) return true;
     const auto beside = [&] { items.look(team, s, shape); };

@@ -206,6 +206,29 @@ struct TopK {
   }
 };
 
+// Ranks that have an expert of a token of this rank. In rounds: a local expert below `end`. `own_id`: of the lane's
+// first entry. By a warp.
+template <bool in_rounds, Team T>
+WEFT_FN RankSet ranks_of(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane, std::uint32_t token,
+                         const TopK::Id& own_id, std::uint32_t end) {
+  const ExchangeShape& shape = work.exchange.shape;
+  const TopK topk = TopK::of(work, s.rank());
+  RankSet own{};
+  for (std::uint32_t k = lane; k < shape.top_k; k += T::kLanes) {
+    const std::uint32_t i = token * shape.top_k + k;
+    const std::uint32_t replica = topk.replica(k == lane ? own_id : topk.id(i, i + 1), i);
+    if (replica == kNone) continue;
+    const ExpertHome home = home_of(work.exchange, replica);
+    if (!in_rounds || home.local < end) own.add(home.rank);
+  }
+  RankSet all{};
+  WEFT_UNROLL
+  for (std::uint32_t first = 0; first < kMaxRanks; first += 32) {
+    if (first < s.size()) all.put(first, team.or_of(own.word(first)));
+  }
+  return all;
+}
+
 // A number that arrives with its flag in one word.
 struct FlaggedWord {
   static WEFT_FN std::uint64_t encode(std::uint32_t value, std::uint32_t epoch) {

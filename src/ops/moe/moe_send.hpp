@@ -191,40 +191,20 @@ struct MoeSend {
     }
   }
 
-  // Ranks that have an expert of the token. In rounds: below `end`.
-  template <Team T>
-  static WEFT_FN RankSet ranks_of(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
-                                  std::uint32_t token, const TopK::Id& own_id, std::uint32_t end) {
-    const ExchangeShape& shape = work.exchange.shape;
-    const TopK topk = TopK::of(work, s.rank());
-    RankSet own{};
-    for (std::uint32_t k = lane; k < shape.top_k; k += T::kLanes) {
-      const std::uint32_t i = token * shape.top_k + k;
-      const std::uint32_t replica = topk.replica(k == lane ? own_id : topk.id(i, i + 1), i);
-      if (replica == kNone) continue;
-      const ExpertHome home = home_of(work.exchange, replica);
-      if (!in_rounds || home.local < end) own.add(home.rank);
-    }
-    RankSet all{};
-    WEFT_UNROLL
-    for (std::uint32_t first = 0; first < kMaxRanks; first += 32) {
-      if (first < s.size()) all.put(first, team.or_of(own.word(first)));
-    }
-    return all;
-  }
-
   template <Team T>
   static WEFT_FN void send_row(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                const Unit& unit, std::uint32_t sharers, const Loaded<T>& loaded) {
     const ExchangeShape& shape = work.exchange.shape;
     const ExpertRange experts = in_rounds ? work.rounds.experts(unit.round) : ExpertRange{};
-    RankSet to = ranks_of(team, s, work, lane, unit.token, loaded.own_id, experts.end);
+    RankSet to = ranks_of<in_rounds>(team, s, work, lane, unit.token, loaded.own_id, experts.end);
     const bool last = !in_rounds || unit.round + 1 == work.rounds.count;
     if (last && unit.part == 0 && lane == 0) work.exchange.tables.answering[unit.token] = to;
     const std::uint32_t count = Row::template items<T>(shape), step = sharers * T::kLanes;
     typename Row::template Given<T> given = loaded.given;
     if constexpr (in_rounds) {
-      if (unit.round != 0) to = to.without(ranks_of(team, s, work, lane, unit.token, loaded.own_id, experts.begin));
+      if (unit.round != 0) {
+        to = to.without(ranks_of<true>(team, s, work, lane, unit.token, loaded.own_id, experts.begin));
+      }
       if (to.empty()) return;
       given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
     }

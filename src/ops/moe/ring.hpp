@@ -23,6 +23,9 @@
 
 namespace weft::detail {
 
+// What a signal says of a token's row. In rounds its head comes first, with the token's routing (ring_rounds.hpp).
+enum class RowState : std::uint32_t { none, has_head, is_whole };
+
 struct Ring {
   const Session* session;
   std::uint64_t rows;       // byte offset in the region: [bank][place][sender][row_packs]
@@ -49,21 +52,21 @@ struct Ring {
   // Tells a receiver that the token's row is in place, or that the token has none there. By a lane whose own stores of
   // the row are done, or after sync_lanes() of the warp that has stored it.
   template <Team T>
-  WEFT_FN void announce(T& team, std::uint32_t receiver, std::uint32_t token, bool has_row) const {
-    team.store_release(signal_at(receiver, session->rank(), token), signal_of(token) + (has_row ? 1 : 0));
+  WEFT_FN void announce(T& team, std::uint32_t receiver, std::uint32_t token, RowState state) const {
+    const std::uint64_t word = signal_of(token) + static_cast<std::uint32_t>(state);
+    team.store_release(signal_at(receiver, session->rank(), token), word);
   }
-  // By all lanes of a warp. False when the call has failed.
-  template <Team T>
-  WEFT_FN bool await_row(T& team, std::uint32_t sender, std::uint32_t token, bool& has_row) const {
+  // Waits until a row of the token is known to be `least`, or not to come. By all lanes of a warp. False when the call
+  // has failed.
+  template <RowState least = RowState::is_whole, Team T>
+  WEFT_FN bool await_row(T& team, std::uint32_t sender, std::uint32_t token, RowState& state) const {
     const std::uint64_t* const at = signal_at(session->rank(), sender, token);
-    std::uint64_t word = 0;
     const auto arrived = [&] {
-      word = team.load_acquire(at);
-      return team.all_lanes(signal_reached(word, signal_of(token)));
+      const std::uint64_t word = team.load_acquire(at);
+      state = static_cast<RowState>(word & 3);
+      return team.all_lanes(signal_reached(word, signal_of(token)) && (state == RowState::none || state >= least));
     };
-    if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return sender; })) return false;
-    has_row = (word & 1) != 0;
-    return true;
+    return wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return sender; });
   }
   // The same for the token's rows of several ranks, which all come if they flow. The lanes share the ranks: so
   // sync_lanes() must follow.
@@ -121,7 +124,7 @@ struct Ring {
   WEFT_FN std::uint64_t banked(std::uint32_t token, std::uint32_t from) const {
     return std::uint64_t{session->epoch % kBanks} * places() * session->size() + index(token, from);
   }
-  WEFT_FN std::uint64_t signal_of(std::uint32_t token) const { return signal_word(session->epoch, 2 * token); }
+  WEFT_FN std::uint64_t signal_of(std::uint32_t token) const { return signal_word(session->epoch, 4 * token); }
   WEFT_FN std::uint64_t* signal_at(std::uint32_t owner, std::uint32_t sender, std::uint32_t token) const {
     return words(owner, session->layout().pipeline_signals) + banked(token, sender);
   }

@@ -11,9 +11,9 @@
 
 namespace weft::detail {
 
-template <DataType type, bool late = false>
-struct MoeRingCombine : MoeCombine<type, 4, late> {
-  using Slots = MoeCombine<type, 4, late>;
+template <DataType type, bool late = false, bool in_rounds = false>
+struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
+  using Slots = MoeCombine<type, 4, late, in_rounds>;
   using Frame = MoeFrame<CombineWork>;
   using Work = CombineWork;
   using typename Slots::R;
@@ -72,7 +72,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
       }
     }
     if constexpr (phase == 0) {
-      Frame::Handshake::send(team, s, p.header);
+      if (!in_rounds || work.rounds.current == 0) Frame::Handshake::send(team, s, p.header);
       if constexpr (late) renew_late_weights(team, s, work);
     } else if constexpr (phase > Slots::kSending) {
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
@@ -111,6 +111,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
     const Ring ring = MoeRingCombine::ring(s, work);
     const std::uint32_t most = work.exchange.tables.header->most_tokens, step = p.batches.step;
     const std::uint32_t owners = ring.partners();
+    const ExpertRange experts = in_rounds ? work.rounds.experts_of(work.phases) : ExpertRange{};
     if (end > most) end = most;
     if (owners == 0) return true;
     const auto unit_of = [&](std::uint32_t i) -> Unit { return {i / owners, ring.partner(i % owners), 0}; };
@@ -123,6 +124,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
       const Loaded<T> loaded = next;
       next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
       if (unit.token >= loaded.owner_tokens || loaded.count() == EntryCount::kNoRow) continue;
+      if (in_rounds && !Slots::is_last_in(experts, loaded)) continue;
       const bool good = work.exchange.shape.layout == RowLayout::rank_major
                             ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
                             : send_row(team, s, work, p.batches.lane, unit, loaded);
@@ -165,7 +167,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
   static WEFT_FN void announce(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit) {
     if (unit.token == kNone || lane != 0) return;
     team.template await_stores<0>();
-    ring(s, work).announce(team, unit.owner, unit.token, true);
+    ring(s, work).announce(team, unit.owner, unit.token, RowState::is_whole);
   }
 
   template <Team T>
@@ -205,7 +207,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late> {
       }
     }
     team.sync_lanes();
-    if (lane == 0) ring.announce(team, unit.owner, unit.token, true);
+    if (lane == 0) ring.announce(team, unit.owner, unit.token, RowState::is_whole);
     return true;
   }
   // A unit's table entries with their weights, which may still be on their way.

@@ -57,11 +57,14 @@ struct MoeRingDispatch : DispatchControl {
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& state) {
-    if (team.block_rank() != 0) {
-      const bool good = move<phase>(team, s, work, p, state);
-      team.end_stage();
-      return good;
-    }
+    if (team.block_rank() == 0) return control<phase>(team, s, work, p, state);
+    const bool good = move<phase>(team, s, work, p, state);
+    team.end_stage();
+    return good;
+  }
+  template <int phase, Team T>
+  static WEFT_FN bool control(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                              const Prefetched& state) {
     if constexpr (phase == 0) {
       // The group counts together: it goes on or stops as one.
       if (!team.all(begin(team, s, work, p.header, state.waiting))) return false;
@@ -145,7 +148,7 @@ struct MoeRingDispatch : DispatchControl {
     const Ring ring = MoeRingDispatch::ring(s, work);
     team.template await_stores<0>();
     for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
-      if (ring.reaches(rank)) ring.announce(team, rank, token, to.has(rank));
+      if (ring.reaches(rank)) ring.announce(team, rank, token, to.has(rank) ? RowState::is_whole : RowState::none);
     }
   }
 
@@ -153,39 +156,60 @@ struct MoeRingDispatch : DispatchControl {
   template <Team T>
   static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
                                GivenPieces<Row, T>& given, SentEntries<T>& entries, Entries<T>& own) {
-    constexpr std::uint32_t kPacks = Row::template kPiecePacks<T>;
     const ExchangeShape& shape = work.exchange.shape;
     if (lane == 0) work.exchange.tables.answering[token] = entries.to;
     team.fence_bulk();  // behind the credits
     stage_entries(team, shape, lane, entries);
-    const Ring ring = MoeRingDispatch::ring(s, work);
-    const auto place_in = [&](std::uint32_t rank) {
-      return ring.reaches(rank) && entries.to.has(rank) ? ring.row(rank, s.rank(), token) : nullptr;
-    };
-    Pack* const first_place = place_in(lane);
-    const auto copy_to_all = [&](std::uint32_t at, std::uint32_t place, std::uint32_t packs) {
-      if (first_place != nullptr) team.store_bulk(first_place + at, place, packs * sizeof(Pack));
-      for (std::uint32_t rank = lane + T::kLanes; rank < s.size(); rank += T::kLanes) {
-        Pack* const to = place_in(rank);
-        if (to != nullptr) team.store_bulk(to + at, place, packs * sizeof(Pack));
+    const RowCopies copies(ring(s, work), lane, token, entries.to);
+    send_pieces(team, work, lane, token, given, copies, own);
+    copies.to_all(team, 0, kHeadPlace, shape.ring_head);
+    team.commit_stores();
+    put_all_scales(team, work, lane, own);
+  }
+  // Copies of a token's row to the ranks `to` that the ring reaches. The lanes share the ranks.
+  struct RowCopies {
+    Ring ring;
+    std::uint32_t lane, token;
+    RankSet to;
+    Pack* first;
+
+    WEFT_FN RowCopies(const Ring& ring, std::uint32_t lane, std::uint32_t token, const RankSet& to)
+        : ring(ring), lane(lane), token(token), to(to), first(place_in(lane)) {}
+    WEFT_FN Pack* place_in(std::uint32_t rank) const {
+      return ring.reaches(rank) && to.has(rank) ? ring.row(rank, ring.session->rank(), token) : nullptr;
+    }
+    // Copies packs of a place of the stage, from pack `from` on, to pack `at` of each row.
+    template <Team T>
+    WEFT_FN void to_all(T& team, std::uint32_t at, std::uint32_t place, std::uint32_t packs,
+                        std::uint32_t from = 0) const {
+      const auto bytes = static_cast<std::uint32_t>(packs * sizeof(Pack));
+      const auto first_byte = static_cast<std::uint32_t>(from * sizeof(Pack));
+      if (first != nullptr) team.store_bulk(first + at, place, bytes, first_byte);
+      for (std::uint32_t rank = lane + T::kLanes; rank < ring.session->size(); rank += T::kLanes) {
+        Pack* const row = place_in(rank);
+        if (row != nullptr) team.store_bulk(row + at, place, bytes, first_byte);
       }
-    };
+    }
+  };
+  // Sends the payload in pieces. The scales of a row that is cast lie in the head's place then.
+  template <Team T>
+  static WEFT_FN void send_pieces(T& team, const Work& work, std::uint32_t lane, std::uint32_t token,
+                                  GivenPieces<Row, T>& given, const RowCopies& copies, Entries<T>& own) {
+    constexpr std::uint32_t kPacks = Row::template kPiecePacks<T>;
+    const ExchangeShape& shape = work.exchange.shape;
     for (std::uint32_t pack = 0, place = 1; pack < shape.payload_packs; pack += kPacks, place = given.behind(place)) {
       const std::uint32_t packs = packs_of<kPacks>(shape, pack);
       if (Row::is_given(shape, pack)) team.await_load(place);
       Row::finish(team, work, token, lane, place, pack);
       team.fence_stage();
       team.sync_lanes();
-      copy_to_all(shape.ring_head + pack, place, packs);
+      copies.to_all(team, shape.ring_head + pack, place, packs);
       put_piece(team, work, lane, place, pack, packs, own);
       if (pack == 0) continue;
       team.template await_reads<1>();  // of the piece before
       team.sync_lanes();
       given.ask(team);
     }
-    copy_to_all(0, kHeadPlace, shape.ring_head);
-    team.commit_stores();
-    put_all_scales(team, work, lane, own);
   }
   // The packs of the piece that begins at a pack of the payload; a whole one has `most`.
   template <std::uint32_t most>
@@ -199,18 +223,17 @@ struct MoeRingDispatch : DispatchControl {
     SenderTokens<T> tokens;
     const bool known = tokens.know_all(team, s, work.exchange, p.batches.lane);
     if (!team.all(known)) return false;
-    std::uint32_t most = 0;
-    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-      const std::uint32_t count = tokens.count.get(team, rank);
-      if (count > most) most = count;
-    }
+    const std::uint32_t most = tokens.most(team, s);
     const RowTable table = p.role.sends ? RowTable{} : table_of(team, s, work.exchange.shape, false);
     if (table.exists() && !team.all(fill_table(team, s, work.exchange, table))) return false;
     const std::uint32_t places = ring(s, work).places(), round = p.role.sends ? p.batches.step : most;
     // Tokens. A round sends those whose places its rows have freed. They include all of the next round, because all
     // blocks together have no more warps than the ring has places.
     for (std::uint32_t first = 0, sent = places; first < most; first += round) {
-      if (!team.all(receive(team, s, work, p, tokens, first, first + round, table))) return false;
+      const auto receive = [&](std::uint32_t sender, std::uint32_t token, std::uint32_t count) {
+        return receive_row(team, s, work, p.batches.lane, sender, token, count, table);
+      };
+      if (!team.all(each_row(team, ring(s, work), p.batches, tokens, first, first + round, receive))) return false;
       if (!p.role.sends) break;
       if (!send(team, s, work, p, state, sent, first + round + places)) return false;
       sent = first + round + places;
@@ -218,18 +241,16 @@ struct MoeRingDispatch : DispatchControl {
     return true;
   }
 
-  // Receives the rows of the tokens `begin` … `end` − 1 of all ranks that the ring reaches, by ascending token.
-  template <Team T>
-  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const ThreadPlan& p,
-                              const SenderTokens<T>& tokens, std::uint32_t begin, std::uint32_t end,
-                              const RowTable& table) {
-    const Ring ring = MoeRingDispatch::ring(s, work);
-    const std::uint32_t step = p.batches.step, senders = ring.partners();
-    for (std::uint32_t i = begin * senders + p.batches.first + p.batches.warp; i < end * senders; i += step) {
+  // Calls `receive(sender, token, tokens)` for this warp's tokens among `begin` … `end` − 1 of all ranks that the ring
+  // reaches, by ascending token. `tokens`: of the sender. False when a call was false.
+  template <Team T, class Receive>
+  static WEFT_FN bool each_row(T& team, const Ring& ring, const RingBatches& batches, const SenderTokens<T>& tokens,
+                               std::uint32_t begin, std::uint32_t end, Receive receive) {
+    const std::uint32_t senders = ring.partners();
+    for (std::uint32_t i = begin * senders + batches.first + batches.warp; i < end * senders; i += batches.step) {
       const std::uint32_t token = i / senders, sender = ring.partner(i % senders);
       const std::uint32_t count = tokens.count.get(team, sender);
-      if (token >= count) continue;
-      if (!receive_row(team, s, work, p.batches.lane, sender, token, count, table)) return false;
+      if (token < count && !receive(sender, token, count)) return false;
     }
     return true;
   }
@@ -237,19 +258,34 @@ struct MoeRingDispatch : DispatchControl {
   template <Team T>
   static WEFT_FN bool receive_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
                                   std::uint32_t token, std::uint32_t tokens, const RowTable& table) {
-    const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingDispatch::ring(s, work);
     const bool owes = token + ring.places() < tokens;  // a credit
-    bool has_row = false;
-    if (!ring.await_row(team, sender, token, has_row)) return false;
-    Entries<T> entries{};
-    entries.local.each(lane, shape.top_k, [](std::uint32_t, std::uint32_t& local, std::uint32_t) { local = kNone; });
-    if (!has_row) {
+    RowState state{};
+    if (!ring.await_row(team, sender, token, state)) return false;
+    if (state == RowState::none) {
       if (owes && lane == 0) ring.give_credit(team, sender, token);
-      note_entries(team, work, lane, sender, token, entries);
+      note_no_row(team, work, lane, sender, token);
       return true;
     }
-    const Pack* const row = ring.row(s.rank(), sender, token);
+    if (!take_row(team, s, work, lane, sender, token, table, true)) return false;
+    // The lane has awaited all of the row.
+    if (owes && lane == 0) ring.give_credit(team, sender, token);
+    return true;
+  }
+  template <Team T>
+  static WEFT_FN void note_no_row(T& team, const Work& work, std::uint32_t lane, std::uint32_t sender,
+                                  std::uint32_t token) {
+    Entries<T> entries{};
+    entries.local.each(lane, work.exchange.shape.top_k,
+                       [](std::uint32_t, std::uint32_t& local, std::uint32_t) { local = kNone; });
+    note_entries(team, work, lane, sender, token, entries);
+  }
+  // Copies a row that has come into the output, and notes it if asked. False when the call has failed.
+  template <Team T>
+  static WEFT_FN bool take_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
+                               std::uint32_t token, const RowTable& table, bool notes) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const Pack* const row = ring(s, work).row(s.rank(), sender, token);
     std::uint32_t asked = 0;  // packs of the payload
     const auto ask = [&](std::uint32_t place) {
       const std::uint32_t packs = packs_of<kPiecePacks<T>>(shape, asked);
@@ -262,11 +298,10 @@ struct MoeRingDispatch : DispatchControl {
     team.load_bulk(kHeadPlace, row, shape.ring_head * sizeof(Pack));
     for (std::uint32_t i = 0; i < kPiecePlaces<T> && asked < shape.payload_packs; ++i) ask(1 + i);
     team.await_load(kHeadPlace);
-    entries = entries_here(team, s, shape, lane,
-                           [&](std::uint32_t k, std::uint32_t) { return team.template staged<Pack>(kHeadPlace, k); });
+    Entries<T> entries = staged_entries(team, s, shape, lane);
     if (!place_by_table(team, s, work.exchange, table, lane, sender, token, entries)) return false;
     // While the payload is under way.
-    note_entries(team, work, lane, sender, token, entries);
+    if (notes) note_entries(team, work, lane, sender, token, entries);
     put_all_scales(team, work, lane, entries);
     for (std::uint32_t pack = 0, i = 0; pack < shape.payload_packs; pack += kPiecePacks<T>, ++i) {
       const std::uint32_t place = 1 + i % kPiecePlaces<T>;
@@ -277,9 +312,13 @@ struct MoeRingDispatch : DispatchControl {
       team.sync_lanes();
       ask(place);
     }
-    // The lane has awaited all of the row.
-    if (owes && lane == 0) ring.give_credit(team, sender, token);
     return true;
+  }
+  // The entries of a head that has come, whose experts this rank has.
+  template <Team T>
+  static WEFT_FN Entries<T> staged_entries(T& team, const Session& s, const ExchangeShape& shape, std::uint32_t lane) {
+    return entries_here(team, s, shape, lane,
+                        [&](std::uint32_t k, std::uint32_t) { return team.template staged<Pack>(kHeadPlace, k); });
   }
 
   // Puts the scales of a head into the rows of all entries.

@@ -5,13 +5,13 @@
 
 namespace weft::detail {
 
-Rounds plan_rounds(const ExchangeShape& shape, bool ring, const ExpertRounds& wanted) {
+Rounds plan_rounds(const ExchangeShape& shape, bool ring, std::uint32_t most_tokens, const ExpertRounds& wanted) {
   const std::uint32_t count = wanted.count;
   require(count >= 1 && count <= kMostRounds, "rounds.count: {} is not between 1 and {}", count, kMostRounds);
-  require(
-      count == 1 || !ring,
-      "rounds.count: {} rounds ask for slots, and rows of this call take the ring; slots serve most_tokens up to {}",
-      count, shape.slots);
+  const std::uint32_t most = most_tokens != 0 ? most_tokens : shape.tokens;
+  require(count == 1 || !ring || most <= shape.ring_rows,
+          "rounds.count: {} rounds serve most_tokens up to the {} of MoeExchangeArgs::ring_rows, and not {}", count,
+          shape.ring_rows, most);
   require(count == 1 || !shape.weighted || shape.carries_weights,
           "rounds.count: {} rounds ask for weights at dispatch, and this exchange takes them at combine", count);
   std::uint64_t experts = 0;

@@ -20,8 +20,9 @@ constexpr Rounds divide(std::uint32_t most_local, const ExpertRounds& wanted) {
   return rounds;
 }
 
-// Throws Errc::invalid_argument for a division that cannot be. `ring`: rows of the call flow through a ring.
-Rounds plan_rounds(const ExchangeShape& shape, bool ring, const ExpertRounds& wanted);
+// Throws Errc::invalid_argument for a division that cannot be. `ring`: rows of the call flow through a ring. There each
+// row of a call in rounds has a place of its own. `most_tokens`: as in DispatchArgs.
+Rounds plan_rounds(const ExchangeShape& shape, bool ring, std::uint32_t most_tokens, const ExpertRounds& wanted);
 
 // Part of a call's fingerprint. 0: one round.
 std::uint64_t division_of(const Rounds& rounds);

@@ -18,6 +18,7 @@ ExchangePlan::ExchangePlan(const Setup& setup)
     : ranks_(setup.ranks),
       unit_(static_cast<unsigned>(setup.atomic_bytes)),
       empty_columns_(setup.empty_columns),
+      in_rounds_(std::ranges::any_of(setup.calls, [](const CallSetup& call) { return !call.rounds.empty(); })),
       map_(detail::map_experts(setup.ranks, setup.exchange)) {
   for (unsigned rank = 0; rank < ranks_; ++rank) {
     shapes_.push_back(detail::make_shape(ranks_, rank, setup.exchange, map_));
@@ -82,7 +83,9 @@ void ExchangePlan::name_ring(Memory& memory, unsigned group, unsigned rank, std:
                                           entry % ranks, offset % bytes);
                      }});
   };
-  add("signal", layout_.ring_signals, layout_.ring_credits, read, sizeof(std::uint64_t));
+  // In rounds a signal of dispatch comes twice: of a row's head, then of all of it.
+  const AreaKind once = group == 0 && in_rounds_ ? AreaKind::word : read;
+  add("signal", layout_.ring_signals, layout_.ring_credits, once, sizeof(std::uint64_t));
   const std::uint64_t credits_end = group == 0 ? layout_.counts : layout_.results;
   // Not every rank has a later row for the place, and looks at the credit.
   add("credit", layout_.ring_credits, credits_end, group == 0 ? read : AreaKind::word, sizeof(std::uint64_t));

@@ -35,6 +35,7 @@ class ExchangePlan final : public Regions {
   unsigned ranks_;
   unsigned unit_;
   bool empty_columns_;
+  bool in_rounds_;
   detail::ExpertMap map_;
   std::vector<detail::ExchangeShape> shapes_;
   detail::ExchangeLayout layout_{};

@@ -13,6 +13,13 @@ MoeExchangeArgs exchange_of(std::uint32_t tokens, std::uint32_t experts, std::ui
   return {.tokens = tokens, .hidden = 8, .experts = experts, .top_k = top_k, .capacity = tokens * experts * top_k};
 }
 
+// Through a ring that has a place for each token.
+MoeExchangeArgs on_ring(MoeExchangeArgs args) {
+  args.path = RowPath::ring;
+  args.ring_rows = args.tokens;
+  return args;
+}
+
 // Dispatches and combines on a stream each: a round of combine runs beside later rounds of dispatch.
 std::vector<CallSetup> on_two_streams(std::vector<CallSetup> calls) {
   int last_combine = -1, before_it = -1, wait = -1;
@@ -77,6 +84,17 @@ std::vector<Setup> small_round_setups() {
        .calls = on_two_streams(moe_in_rounds({routings[0]}, {1, 1}, {2, 1}, {2, 1})),
        .bound = 1,
        .exchange = exchange_of(1, 4, 2)},
+      {.name = "moe-ring-rounds",
+       .payload = Payload::special,
+       .calls = moe_in_rounds({routings[0]}, {1, 1}, {2, 1}, {2, 1}),
+       .bound = 1,
+       .exchange = on_ring(exchange_of(1, 4, 2))},
+      {.name = "moe-ring-rounds-cpu",
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .payload = Payload::special,
+       .calls = moe_in_rounds({routings[0], routings[1], {{0, -1}, {-1, 3}}}, {1, 1}, {}, {}),
+       .exchange = on_ring(exchange_of(1, 4, 2))},
   };
 }
 
@@ -111,6 +129,52 @@ std::vector<Setup> large_round_setups() {
           {.calls = moe_in_rounds(routings, {1, 1, 1}, {2, 2}, {2, 2}), .exchange = args});
     }
   }
+  for (const unsigned ranks : {2u, 3u}) {
+    const auto last = static_cast<int>(2 * ranks);
+    const std::vector<Routing> routings{{{0, 1, last, 2}, {1, -1, last, last - 1}, {}}, {{last, 0}, {-1, 1, 2, 0}}};
+    const auto add = [&](const char* name, Setup setup) {
+      setup.name = fmt::format("moe-ring-rounds-{}-ranks{}", name, ranks);
+      setup.ranks = ranks;
+      setup.payload = Payload::special;
+      if (!setup.has_exchange()) setup.exchange = on_ring(exchange_of(2, 2 * ranks + 1, 2));
+      setups.push_back(std::move(setup));
+    };
+    add("each", {.start_epoch = 0xfffffffeu, .calls = moe_in_rounds(routings, {1, 1, 1}, {2, 1}, {2, 2})});
+    add("beside", {.side_by_side = true, .calls = on_two_streams(moe_in_rounds(routings, {1, 2}, {3, 1}, {2, 1}))});
+    MoeExchangeArgs by_rank = exchange_of(2, 2 * ranks + 1, 2), contiguous = by_rank;
+    by_rank.layout = RowLayout::rank_major;
+    by_rank.capacity = 0;
+    contiguous.layout = RowLayout::expert_contiguous;
+    contiguous.alignment = 3;
+    contiguous.capacity = 7;
+    contiguous.overflow = Overflow::drop;
+    add("by-rank", {.calls = moe_in_rounds(routings, {0, 2, 1}, {2, 2}, {2, 2}), .exchange = on_ring(by_rank)});
+    add("contiguous", {.calls = moe_in_rounds(routings, {1, 1, 1}, {2, 2}, {2, 2}), .exchange = on_ring(contiguous)});
+  }
+  // Warps with several rows in a round, and entries to count before them.
+  MoeExchangeArgs many = on_ring(exchange_of(4, 4, 2));
+  many.layout = RowLayout::expert_contiguous;
+  setups.push_back({.name = "moe-ring-rounds-many",
+                    .payload = Payload::special,
+                    .calls = moe_in_rounds({{{3, 2, 2, 3, 0, 2, 3, 1}, {1, 0, 0, -1, 1, 2}}}, {1, 1}, {2, 2}, {2, 2}),
+                    .exchange = many});
+  // A peer may make all rounds in one launch, with blocks that only send.
+  std::vector<CallSetup> at_once =
+      moe_calls({{{3, 2, 0, 1}, {1, -1}}, {{3, 1}, {0, 0, 2, 3}}}, {{2, 2}, {3, 1, false, 1}});
+  for (CallSetup& call : at_once) call.rounds = {1, 1};
+  setups.push_back({.name = "moe-ring-rounds-joined",
+                    .payload = Payload::special,
+                    .calls = at_once,
+                    .exchange = on_ring(exchange_of(2, 4, 2))});
+  // Lanes that share a scale: scales go behind the routing that has gone before.
+  MoeExchangeArgs scales = on_ring(exchange_of(1, 4, 2));
+  scales.hidden = kScaleColumns;
+  scales.cast = RowCast::fp8;
+  setups.push_back({.name = "moe-ring-rounds-cast",
+                    .lanes = 8,
+                    .payload = Payload::special,
+                    .calls = moe_in_rounds({{{3, 2}, {1, -1}}}, {1, 1}, {2, 8}, {2, 8}),
+                    .exchange = scales});
   // One expert is on both ranks. Joined calls send in the order of rounds, and a peer may take them apart.
   MoeExchangeArgs replicas = exchange_of(2, 3, 2);
   replicas.ranks_of_expert = {{0, 1}, {1}, {0, 1}};

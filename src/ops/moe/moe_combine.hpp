@@ -181,10 +181,8 @@ struct MoeCombine : MoeFrame<CombineWork> {
 
   // Whether the last of a token's experts here is one of `experts`. The last round that touches a token adds up all of
   // its rows.
-  template <Team T>
-  static WEFT_FN bool is_last_in(const ExpertRange& experts, const Loaded<T>& loaded) {
-    const std::uint32_t last = EntryCount::of(loaded.word).last;
-    return last >= experts.begin && last < experts.end;
+  static WEFT_FN bool is_last_in(const ExpertRange& experts, const EntryCount& all_here) {
+    return all_here.last >= experts.begin && all_here.last < experts.end;
   }
 
   // False when the call has failed.
@@ -202,8 +200,9 @@ struct MoeCombine : MoeFrame<CombineWork> {
         next = MoeCombine::unit(*s.call, p.units, i);
         loaded_next = load<T>(work, next, p.share.lane);
       }
-      if (unit.token >= loaded.owner_tokens || loaded.count() == EntryCount::kNoRow) continue;
-      if (in_rounds && !is_last_in(experts, loaded)) continue;
+      const EntryCount all_here = EntryCount::of(loaded.word);
+      if (unit.token >= loaded.owner_tokens || all_here.count == EntryCount::kNoRow) continue;
+      if (in_rounds && !is_last_in(experts, all_here)) continue;
       if (work.pairs) {
         if (!send_unit<kPacksAtOnce>(team, s, work, p, unit, loaded)) return false;
       } else {

@@ -160,9 +160,9 @@ WEFT_FN bool place(T& team, const Session& s, const ExchangeView& exchange, std:
 
 // Whether this launch takes the token's row. The first round that needs a row takes it for all experts here. By all
 // lanes.
-template <Team T>
+template <bool in_rounds, Team T>
 WEFT_FN bool comes_now(T& team, const DispatchWork& work, std::uint32_t lane, Entries<T>& entries) {
-  if (is_joined(work.phases)) return true;
+  if (!in_rounds || is_joined(work.phases)) return true;
   const ExpertRange experts = work.rounds.experts_of(work.phases);
   bool earlier = false, now = false;
   entries.local.each(lane, work.exchange.shape.top_k, [&](std::uint32_t, std::uint32_t expert, std::uint32_t) {

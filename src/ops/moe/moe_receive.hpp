@@ -179,7 +179,7 @@ struct MoeReceive {
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, routed, late)) return false;
     if (!exists) return true;
-    const bool takes = entries.here != 0 && (!in_rounds || comes_now(team, work, lane, entries));
+    const bool takes = entries.here != 0 && comes_now<in_rounds>(team, work, lane, entries);
     const bool notes = unit.part + 1 == plan.parts && (!in_rounds || work.rounds.current == 0);
     if (in_rounds && !takes && !notes) return true;
     const auto beside = [&] { items.look(team, s, shape); };

@@ -23,7 +23,7 @@
 
 namespace weft::detail {
 
-// What a signal says of a token's row. In rounds its head comes first, with the token's routing (ring_rounds.hpp).
+// A signal tells how much of a token's row has come. In rounds its head comes first (ring_rounds.hpp).
 enum class RowState : std::uint32_t { none, has_head, is_whole };
 
 struct Ring {

@@ -111,7 +111,6 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     const Ring ring = MoeRingCombine::ring(s, work);
     const std::uint32_t most = work.exchange.tables.header->most_tokens, step = p.batches.step;
     const std::uint32_t owners = ring.partners();
-    const ExpertRange experts = in_rounds ? work.rounds.experts_of(work.phases) : ExpertRange{};
     if (end > most) end = most;
     if (owners == 0) return true;
     const auto unit_of = [&](std::uint32_t i) -> Unit { return {i / owners, ring.partner(i % owners), 0}; };
@@ -124,7 +123,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
       const Loaded<T> loaded = next;
       next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
       if (unit.token >= loaded.owner_tokens || loaded.count() == EntryCount::kNoRow) continue;
-      if (in_rounds && !Slots::is_last_in(experts, loaded)) continue;
+      if (in_rounds && !Slots::is_last_in(work.rounds.experts_of(work.phases), EntryCount::of(loaded.word))) continue;
       const bool good = work.exchange.shape.layout == RowLayout::rank_major
                             ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
                             : send_row(team, s, work, p.batches.lane, unit, loaded);

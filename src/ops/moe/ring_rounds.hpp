@@ -157,7 +157,7 @@ struct MoeRingRounds : MoeRingDispatch<Row> {
     team.load_bulk(kHeadPlace, ring.row(s.rank(), sender, token), shape.top_k * sizeof(Pack));
     team.await_load(kHeadPlace);
     Entries<T> entries = Base::staged_entries(team, s, shape, lane);
-    if (comes_now(team, work, lane, entries)) {
+    if (comes_now<true>(team, work, lane, entries)) {
       if (!ring.await_row(team, sender, token, state)) return false;
       return Base::take_row(team, s, work, lane, sender, token, table, notes);
     }

@@ -87,13 +87,13 @@ std::vector<Setup> small_round_setups() {
       {.name = "moe-ring-rounds",
        .payload = Payload::special,
        .calls = moe_in_rounds({routings[0]}, {1, 1}, {2, 1}, {2, 1}),
-       .bound = 1,
        .exchange = on_ring(exchange_of(1, 4, 2))},
       {.name = "moe-ring-rounds-cpu",
        .atomic_bytes = 8,
        .one_thread = true,
        .payload = Payload::special,
        .calls = moe_in_rounds({routings[0], routings[1], {{0, -1}, {-1, 3}}}, {1, 1}, {}, {}),
+       .bound = 1,
        .exchange = on_ring(exchange_of(1, 4, 2))},
   };
 }

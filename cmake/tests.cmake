@@ -191,7 +191,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     target_link_libraries(weft-c-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
     # Worlds of two: what is tried is the way there.
-    set(suites GatherArguments.* GatheredCountsCalls.* Groups.* MessageArguments.* MoeArguments.* MoeHandles.* Recording.*
+    set(suites GatherArguments.* GatheredCountsCalls.* Groups.* MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* Recording.*
       RmsNormArguments.* SymmetricMemory.* TakenRows.* */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1 */MoeApart.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1
       */Ragged.*/1 */RmsNorm.*/1 */AllReduce.EveryType*/1)
     list(JOIN suites ":" suites)

@@ -44,6 +44,31 @@ struct ExpertGemm {
 };
 using GroupedGemm = std::function<void(const ExpertGemm&)>;
 
+// A part of a layer's call, of which an observer hears in front of it and behind it.
+struct LayerPart {
+  enum class Which : std::uint8_t {
+    dispatch,  // both halves in one
+    dispatch_send,
+    dispatch_wait,
+    up,
+    activation,
+    down,
+    combine,  // both halves in one
+    combine_send,
+    combine_wait
+  };
+  Which which = Which::dispatch;
+  std::uint32_t round = 0;  // 0 for parts of all rounds
+  bool begins = false;      // in front of the part
+  Stream stream = nullptr;  // of the part
+};
+constexpr std::string_view name(LayerPart::Which which) {
+  constexpr std::string_view names[] = {"dispatch", "dispatch send", "dispatch wait", "up",          "activation",
+                                        "down",     "combine",       "combine send",  "combine wait"};
+  return names[static_cast<int>(which)];
+}
+using LayerObserver = std::function<void(const LayerPart&)>;
+
 struct MoeLayerArgs {
   std::uint32_t intermediate = 0;  // columns of an expert's middle: a multiple of 8, with a cast of 128
   // How the down GEMM's input is cast: not at all, or to e4m3 with scales like those of dispatch.
@@ -84,6 +109,8 @@ struct MoeLayerCall {
   int send_num_sms = 0, recv_num_sms = 0;                  // of dispatch's send, and of its waits
   int combine_send_num_sms = 0, combine_recv_num_sms = 0;  // of combine's sends, and of its wait
   int up_num_sms = 0, down_num_sms = 0;                    // which the GEMMs are told
+  // For traces: called by the calling thread while it enqueues the parts, and may record events in their streams.
+  LayerObserver observe = {};
 };
 
 // A layer over an exchange of RowLayout::expert_masked or expert_contiguous. Creation is local to a rank; calls are

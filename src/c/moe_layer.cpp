@@ -28,6 +28,19 @@ struct Mirror<weft_expert_gemm> {
 };
 
 template <>
+struct Mirror<weft_layer_part> {
+  using Cpp = LayerPart;
+  static constexpr const char* name = "weft_layer_part";
+  static constexpr std::size_t least = sizeof(weft_layer_part);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    copy(c.which, cpp.which);
+    copy(c.round, cpp.round);
+    copy(c.begins, cpp.begins);
+    copy(c.stream, cpp.stream);
+  }
+};
+
+template <>
 struct Mirror<weft_moe_layer_args> {
   using Cpp = MoeLayerArgs;
   static constexpr const char* name = "weft_moe_layer_args";
@@ -43,7 +56,7 @@ struct Mirror<weft_moe_layer_call> {
   using Cpp = MoeLayerCall;
   static constexpr const char* name = "weft_moe_layer_call";
   static constexpr std::size_t least = offsetof(weft_moe_layer_call, rounds_experts);
-  static void fields(auto& c, auto& cpp, auto copy) {  // besides the GEMMs
+  static void fields(auto& c, auto& cpp, auto copy) {  // besides the caller's functions
     copy(c.input, cpp.input);
     copy(c.scales, cpp.scales);
     copy(c.topk_ids, cpp.topk_ids);
@@ -82,6 +95,16 @@ GroupedGemm gemm_of(const char* name, weft_grouped_gemm given, void* context) {
   };
 }
 
+LayerObserver observer_of(weft_layer_observer given, void* context) {
+  if (given == nullptr) return {};
+  return [=](const LayerPart& part) {
+    weft_layer_part told = {};
+    Mirror<weft_layer_part>::fields(told, part, ToC());
+    told.size = sizeof(told);
+    given(context, &told);
+  };
+}
+
 using Part = void (MoeLayer::*)(const MoeLayerCall&) const;
 
 weft_code run(Part part, const weft_moe_layer* layer, const weft_moe_layer_call* given) noexcept {
@@ -90,6 +113,7 @@ weft_code run(Part part, const weft_moe_layer* layer, const weft_moe_layer_call*
     MoeLayerCall call = cpp_of(full);
     call.up = gemm_of("up", full.up, full.context);
     call.down = gemm_of("down", full.down, full.context);
+    call.observe = observer_of(full.observe, full.context);
     (at("layer", layer).layer.*part)(call);
   });
 }

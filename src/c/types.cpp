@@ -106,6 +106,9 @@ const char* weft_row_layout_name(weft_row_layout layout) {
 const char* weft_scale_order_name(weft_scale_order order) {
   return name_of(order, weft::ScaleOrder::columns);
 }
+const char* weft_layer_part_which_name(weft_layer_part_which which) {
+  return name_of(which, weft::LayerPart::Which::combine_wait);
+}
 const char* weft_layer_schedule_name(weft_layer_schedule schedule) {
   return name_of(schedule, weft::LayerSchedule::combine_rounds);
 }

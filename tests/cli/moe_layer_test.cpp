@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "cli/run.hpp"
 
@@ -63,6 +65,41 @@ TEST(BenchMoeLayer, TheTableSaysHow) {
   ASSERT_EQ(result.code, 0) << result.err;
   for (const char* part : {"as a rank among 4 would see it", "combine-rounds", "dispatch + combine", "its owner's sum"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+}
+
+// Each layer's parts follow each other on each rank, within the layer.
+TEST(BenchMoeLayer, ATraceHasEveryPartOfEveryLayer) {
+  const std::string file = testing::TempDir() + "moe_layer_trace.json";
+  const auto result = run_layer({"--rounds", "2", "--path", "ring", "--tokens", "4", "--trace", file});
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::map<std::pair<int, std::string>, int> parts;  // by rank and name
+  std::map<int, double> end;                         // of the part before
+  const auto json = read_json(file);
+  for (const auto& event : json.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    const int rank = event.at("pid");
+    ++parts[{rank, event.at("name").get<std::string>()}];
+    if (event.at("tid") == 0) continue;
+    EXPECT_GE(event.at("ts").get<double>(), end[rank]);
+    end[rank] = event.at("ts").get<double>() + event.at("dur").get<double>();
+  }
+  for (const int rank : {0, 1}) {
+    for (const auto& [name, count] : std::map<std::string, int>{{"4 tokens: plain, by ring", 1},
+                                                                {"4 tokens: rounds, 2 rounds, by ring", 1},
+                                                                {"4 tokens: combine-rounds, 2 rounds, by ring", 1},
+                                                                {"dispatch", 2},
+                                                                {"dispatch send", 1},
+                                                                {"dispatch wait 1", 1},
+                                                                {"up 0", 3},
+                                                                {"down 1", 2},
+                                                                {"combine", 1},
+                                                                {"combine send 1", 2},
+                                                                {"combine wait", 2}})
+      EXPECT_EQ((parts[{rank, name}]), count) << name;
+  }
+  const auto nowhere = run_layer({"--trace", testing::TempDir() + "no/such/folder"});
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_NE(nowhere.err.find("--trace"), std::string::npos) << nowhere.err;
 }
 
 TEST(BenchMoeLayer, ImpossibleLayersAreRejected) {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <string>
+#include <vector>
 
 #include "support/moe_layers.hpp"
 #include "support/ranks.hpp"
@@ -66,6 +68,43 @@ TEST(MoeLayersOfTwo, LayersOfOneExchangeTakeTurns) {
       plain.layer().run(plain.call({LayerSchedule::plain, {}}));
       expect_bytes(in_rounds.output(), plain.output(), "a layer in rounds");
     }
+  }));
+}
+
+// An observer hears of each part in front of it and behind it, in the order in which they are enqueued.
+TEST(MoeLayersOfTwo, ObserversHearOfEveryPart) {
+  const std::vector<LayerCase> cases = layers_of_every_kind(2)[0];
+  const PreparedMoe p = prepare(cases[0].call, 2, 3);
+  const auto parts_of = [](const CpuLayer& moe, MoeLayerCall call) {
+    std::vector<std::string> parts;
+    bool within = false;
+    call.observe = [&](const LayerPart& part) {
+      EXPECT_EQ(part.begins, !within);
+      within = part.begins;
+      const std::string text = std::string(name(part.which)) + " " + std::to_string(part.round);
+      if (part.begins) {
+        parts.push_back(text);
+      } else {
+        EXPECT_EQ(parts.back(), text);
+      }
+    };
+    moe.layer().run(call);
+    EXPECT_FALSE(within);
+    return parts;
+  };
+  using Parts = std::vector<std::string>;
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
+    const MoeExchange exchange = MoeExchange::create(communicator, cases[0].call.args);
+    CpuLayer moe(exchange, cases[0], p, static_cast<std::uint32_t>(rank));
+    moe.fill(p);
+    EXPECT_EQ(parts_of(moe, moe.call({LayerSchedule::plain, {}})),
+              (Parts{"dispatch 0", "up 0", "activation 0", "down 0", "combine 0"}));
+    EXPECT_EQ(parts_of(moe, moe.call({LayerSchedule::rounds, {1, 3}})),
+              (Parts{"dispatch send 0", "dispatch wait 0", "up 0", "activation 0", "down 0", "combine send 0",
+                     "dispatch wait 1", "up 1", "activation 1", "down 1", "combine send 1", "combine wait 0"}));
+    EXPECT_EQ(parts_of(moe, moe.call({LayerSchedule::combine_rounds, {1, 3}})),
+              (Parts{"dispatch 0", "up 0", "activation 0", "down 0", "combine send 0", "down 1", "combine send 1",
+                     "combine wait 0"}));
   }));
 }
 

@@ -29,6 +29,13 @@ weft_code down(void* context, const weft_expert_gemm* gemm) {
   return call_gemm(static_cast<const MoeLayerCall*>(context)->down, *gemm);
 }
 
+void observe(void* context, const weft_layer_part* part) {
+  static_cast<const MoeLayerCall*>(context)->observe({.which = static_cast<LayerPart::Which>(part->which),
+                                                      .round = part->round,
+                                                      .begins = part->begins != 0,
+                                                      .stream = part->stream});
+}
+
 weft_moe_layer_call c_of(const MoeLayerCall& call) {
   weft_moe_layer_call c = init(weft_moe_layer_call_init);
   c.input = call.input;
@@ -55,6 +62,7 @@ weft_moe_layer_call c_of(const MoeLayerCall& call) {
   c.combine_recv_num_sms = call.combine_recv_num_sms;
   c.up_num_sms = call.up_num_sms;
   c.down_num_sms = call.down_num_sms;
+  c.observe = call.observe == nullptr ? nullptr : observe;
   return c;
 }
 

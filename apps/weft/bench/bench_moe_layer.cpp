@@ -35,6 +35,7 @@ struct Row {
   std::uint32_t tokens = 0, virtual_tokens = 0;
   std::vector<Timed> timed = {};
   std::string wrong = {};
+  std::vector<LayerTrace> traces = {};  // if they are asked for
 
   double us(Part part, const LayerWay& way) const {
     for (const Timed& one : timed) {
@@ -64,11 +65,18 @@ double ideal_us(const Row& row, const LayerWay& way) {
   return std::max(experts, exchange - first_and_last) + first_and_last;
 }
 
+std::string in_words(const LayerWay& way) {
+  std::string text{weft::name(way.schedule)};
+  if (way.schedule != LayerSchedule::plain) text += fmt::format(", {} rounds", way.rounds);
+  if (way.sms != 0) text += fmt::format(", {} SMs", way.sms);
+  return text + fmt::format(", by {}", weft::name(way.path));
+}
+
 struct LayerBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
-  std::string tokens, rounds = "2,4", sms = "0";
+  std::string tokens, rounds = "2,4", sms = "0", trace;
   RowPath path = RowPath::automatic;
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0;
@@ -174,6 +182,11 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
                                                        .operation = operation,
                                                        .poison = [&] { rank.clear(); }}));
       if (seat.local_index() == 0) timed.samples = std::move(all);
+      if (trace.empty() || timed.part != Part::layer) continue;
+      const auto parts = seat.gather(as_numbers(rank.trace(seat, way, 0), way.rounds));
+      if (seat.local_index() != 0) continue;
+      row.traces.push_back({.title = fmt::format("{} tokens: {}", count, in_words(way)), .ranks = {}});
+      for (const std::vector<double>& of_rank : parts) row.traces.back().ranks.push_back(from_numbers(of_rank));
     }
   });
   for (Timed& timed : row.timed) timed.figure = figure_of(timed.samples);
@@ -259,6 +272,7 @@ int LayerBench::run() {
   const ModelShape of = model.shape_with_experts();
   const auto counts = parse_counts(tokens, "--tokens", 1024);
   static_cast<void>(ways(parse_counts(rounds, "--rounds", 16, 1)));  // complains before anything is started
+  check_outputs({{"--trace", trace}});
   Ranks ranks(options.ranks_args());
   const LayerShape shape = shape_of(of, ranks.world_size());
   constexpr double kMostOnCpu = 1e9;
@@ -285,6 +299,11 @@ int LayerBench::run() {
   progress.clear();
   const bool right = std::ranges::all_of(rows, [](const Row& row) { return row.wrong.empty(); });
   if (!ranks.leader()) return right ? 0 : 1;
+  if (!trace.empty()) {
+    std::vector<LayerTrace> all;
+    for (const Row& row : rows) all.insert(all.end(), row.traces.begin(), row.traces.end());
+    write_text(trace, trace_events(all).dump(1) + "\n");
+  }
   if (options.tables_on_stdout()) print(ranks, of, shape, rows);
   if (options.wants_report()) {
     auto json =
@@ -322,6 +341,10 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
   app.add_option("--intermediate", bench->intermediate, "Columns between an expert's GEMMs (0: the model's)")
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
+  app.add_option(
+      "--trace", bench->trace,
+      "Write when each part of each layer ran on each rank, for ui.perfetto.dev or chrome://tracing. A rank's "
+      "times are by its own clock; events between the parts cost a little");
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

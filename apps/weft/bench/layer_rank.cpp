@@ -158,6 +158,21 @@ void sum_rows_on_cpu(const SumRows& of, Stream) {
 
 }  // namespace
 
+std::vector<TracedPart> LayerRank::trace(Ranks::Seat& seat, const LayerWay& way, std::uint32_t layer) {
+  std::vector<TracedPart> parts;  // each is told in front of it and behind it, before the next one is
+  MoeLayerCall call = call_of(way, layer);
+  call.observe = [&](const LayerPart& part) {
+    if (part.begins) parts.push_back({.which = part.which, .round = part.round});
+    device_->mark(part.stream);
+  };
+  const std::vector<double> times = device_->trace(seat, [&] { layer_.run(call); });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i].begin = times[2 * i];
+    parts[i].end = times[2 * i + 1];
+  }
+  return parts;
+}
+
 void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
   layer_.run(call_of(way, layer));
   if (shape_.emulated != 0) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/layer_trace.hpp"
 #include "bench/layer_traffic.hpp"
 #include "bench/rank_device.hpp"
 #include "gemm/grouped_gemm.hpp"
@@ -38,6 +39,8 @@ class LayerRank {
   void run(const LayerWay& way, std::uint32_t layer);
   void experts(const LayerWay& way, std::uint32_t layer);   // both GEMMs and the activation of what came last
   void exchange(const LayerWay& way, std::uint32_t layer);  // dispatch and combine
+  // The parts of a layer. Collective.
+  std::vector<TracedPart> trace(Ranks::Seat& seat, const LayerWay& way, std::uint32_t layer);
   void clear();
   std::vector<std::byte> output();
   // Compares some numbers of both GEMMs with sums on the host. Empty if they are right.

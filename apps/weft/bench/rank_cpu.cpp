@@ -59,7 +59,20 @@ class CpuRank final : public RankDevice {
     return times;
   }
 
+  std::vector<double> trace(Ranks::Seat& seat, const std::function<void()>& operation) override {
+    marks_.clear();
+    seat.barrier();
+    const Clock::time_point begin = Clock::now();
+    operation();
+    std::vector<double> times;
+    for (const Clock::time_point& mark : marks_)
+      times.push_back(std::chrono::duration<double, std::micro>(mark - begin).count());
+    return times;
+  }
+  void mark(Stream) override { marks_.push_back(Clock::now()); }
+
  private:
+  std::vector<Clock::time_point> marks_;
   std::vector<std::unique_ptr<std::byte, Free>> memory_;
 };
 

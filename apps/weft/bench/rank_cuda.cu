@@ -65,6 +65,15 @@ class CudaRank final : public RankDevice {
     use();
     return timing.method == Method::vllm ? time_replays(seat, timing) : time_graph(seat, timing);
   }
+  std::vector<double> trace(Ranks::Seat& seat, const std::function<void()>& operation) override;
+  // A node of the graph.
+  void mark(Stream stream) override {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreate(&event), "cudaEventCreate");
+    marks_.push_back(event);
+    check(cudaEventRecordWithFlags(event, static_cast<cudaStream_t>(stream), cudaEventRecordExternal),
+          "cudaEventRecord");
+  }
 
  private:
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
@@ -93,6 +102,7 @@ class CudaRank final : public RankDevice {
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::vector<void*> memory_;
+  std::vector<cudaEvent_t> marks_;
 };
 
 std::vector<double> CudaRank::time_graph(Ranks::Seat& seat, const Timing& timing) {
@@ -137,6 +147,29 @@ std::vector<double> CudaRank::time_replays(Ranks::Seat& seat, const Timing& timi
     times.push_back(time.count() / kVllmTrials / kVllmOperations);
   }
   seat.barrier();
+  return times;
+}
+
+std::vector<double> CudaRank::trace(Ranks::Seat& seat, const std::function<void()>& operation) {
+  use();
+  marks_.clear();
+  const Graph graph(stream_, [&] {
+    mark(stream_);
+    operation();
+  });
+  for (int replay = 0; replay < 2; ++replay) {  // the first one brings its kernels
+    seat.barrier();
+    graph.replay(stream_);
+    synchronize(seat);
+  }
+  std::vector<double> times;
+  for (std::size_t i = 1; i < marks_.size(); ++i) {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, marks_[0], marks_[i]), "cudaEventElapsedTime");
+    times.push_back(milliseconds * 1e3);
+  }
+  for (cudaEvent_t event : marks_) static_cast<void>(cudaEventDestroy(event));
+  seat.barrier();  // as in time_graph()
   return times;
 }
 

@@ -55,6 +55,12 @@ class RankDevice {
   virtual void run(Ranks::Seat& seat, const std::function<void()>& operation) = 0;
   // µs per operation, one number for each sample (see Method). Collective.
   virtual std::vector<double> time(Ranks::Seat& seat, const Timing& timing) = 0;
+
+  // Runs `operation`, on GPUs as a graph and for the second time. Gives µs of each mark that it sets, since it began.
+  // Collective.
+  virtual std::vector<double> trace(Ranks::Seat& seat, const std::function<void()>& operation) = 0;
+  // Within trace(): notes the time behind the work that a stream has.
+  virtual void mark(Stream stream) = 0;
 };
 
 std::unique_ptr<RankDevice> open_cpu_rank();

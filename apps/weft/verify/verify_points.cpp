@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/units.hpp"
+#include "bench/rank_device.hpp"
 #include "ops/all_reduce/all_reduce_plan.hpp"
 
 namespace weft::cli {

@@ -37,6 +37,31 @@ typedef struct weft_expert_gemm {
 // Returns WEFT_OK, or another code, with which the layer's call then ends. `context` is the call's.
 typedef weft_code (*weft_grouped_gemm)(void* context, const weft_expert_gemm* gemm);
 
+typedef int32_t weft_layer_part_which;
+enum {
+  WEFT_PART_DISPATCH,
+  WEFT_PART_DISPATCH_SEND,
+  WEFT_PART_DISPATCH_WAIT,
+  WEFT_PART_UP,
+  WEFT_PART_ACTIVATION,
+  WEFT_PART_DOWN,
+  WEFT_PART_COMBINE,
+  WEFT_PART_COMBINE_SEND,
+  WEFT_PART_COMBINE_WAIT
+};
+const char* weft_layer_part_which_name(weft_layer_part_which which);
+
+// A part of a layer's call, of which an observer hears in front of it and behind it; `size` is the library's.
+typedef struct weft_layer_part {
+  size_t size;
+  weft_layer_part_which which;
+  uint32_t round;
+  weft_flag begins;
+  int32_t reserved;
+  weft_stream stream;
+} weft_layer_part;
+typedef void (*weft_layer_observer)(void* context, const weft_layer_part* part);
+
 typedef struct weft_moe_layer_args {
   size_t size;  // to the end of `down_cast` at least
   uint32_t intermediate;
@@ -55,7 +80,7 @@ typedef struct weft_moe_layer_call {
   void* workspace;
   weft_grouped_gemm up;
   weft_grouped_gemm down;
-  void* context;  // of both GEMMs
+  void* context;  // of both GEMMs and of the observer
   weft_stream stream;
   const uint32_t* rounds_experts;  // [rounds], or null
   uint32_t rounds;                 // ExpertRounds::count
@@ -70,6 +95,7 @@ typedef struct weft_moe_layer_call {
   int32_t up_num_sms;
   int32_t down_num_sms;
   uint32_t most_tokens;
+  weft_layer_observer observe;  // or null
 } weft_moe_layer_call;
 weft_code weft_moe_layer_call_init(weft_moe_layer_call* call, size_t size);
 

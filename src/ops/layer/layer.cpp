@@ -133,21 +133,41 @@ class Run {
   }
 
  private:
+  using Which = LayerPart::Which;
+  // Makes a part, and tells the observer.
+  template <class Make>
+  void part(Which which, std::uint32_t round, Stream stream, Make make) const {
+    const auto tell = [&](bool begins) {
+      if (call_.observe) call_.observe({.which = which, .round = round, .begins = begins, .stream = stream});
+    };
+    tell(true);
+    make();
+    tell(false);
+  }
+
   void plain() const {
-    const DispatchHandle handle = layer_.exchange.dispatch(dispatch_args(call_.stream, call_.recv_num_sms));
+    const DispatchHandle handle = dispatch();
     make_experts_of(0);
-    layer_.exchange.combine(combine_args(handle, call_.stream, call_.combine_recv_num_sms));
+    part(Which::combine, 0, call_.stream,
+         [&] { layer_.exchange.combine(combine_args(handle, call_.stream, call_.combine_recv_num_sms)); });
+  }
+  DispatchHandle dispatch() const {
+    DispatchHandle handle;
+    part(Which::dispatch, 0, call_.stream,
+         [&] { handle = layer_.exchange.dispatch(dispatch_args(call_.stream, call_.recv_num_sms)); });
+    return handle;
   }
 
   void in_rounds() const {
     const Stream there = layer_.streams->stream(0), back = layer_.streams->stream(1);
     layer_.streams->order(call_.stream, there);
     DispatchArgs sent = dispatch_args(there, call_.send_num_sms);
-    const DispatchHandle handle = layer_.exchange.dispatch_send(sent);
+    DispatchHandle handle;
+    part(Which::dispatch_send, 0, there, [&] { handle = layer_.exchange.dispatch_send(sent); });
     sent.launch.blocks = call_.recv_num_sms;
     for (std::uint32_t round = 0; round < rounds_.count; ++round) {
       sent.round = round;
-      layer_.exchange.dispatch_wait(handle, sent);
+      part(Which::dispatch_wait, round, there, [&] { layer_.exchange.dispatch_wait(handle, sent); });
       layer_.streams->order(there, call_.stream);
       make_experts_of(round);
       send_back(handle, round);
@@ -158,7 +178,7 @@ class Run {
   void make_experts_of(std::uint32_t round) const {
     const ExpertRange experts = of_round(round);
     gemm(ExpertGemm::Which::up, experts, round);
-    activate(experts);
+    activate(experts, round);
     gemm(ExpertGemm::Which::down, experts, round);
   }
 
@@ -168,18 +188,19 @@ class Run {
     layer_.streams->order(call_.stream, back);
     CombineArgs args = combine_args(handle, back, call_.combine_send_num_sms);
     args.round = round;
-    layer_.exchange.combine_send(args);
+    part(Which::combine_send, round, back, [&] { layer_.exchange.combine_send(args); });
   }
   void end(const DispatchHandle& handle, Stream back) const {
-    layer_.exchange.combine_wait(combine_args(handle, back, call_.combine_recv_num_sms));
+    part(Which::combine_wait, 0, back,
+         [&] { layer_.exchange.combine_wait(combine_args(handle, back, call_.combine_recv_num_sms)); });
     layer_.streams->order(back, call_.stream);
   }
 
   void combine_in_rounds() const {
-    const DispatchHandle handle = layer_.exchange.dispatch(dispatch_args(call_.stream, call_.recv_num_sms));
+    const DispatchHandle handle = dispatch();
     const ExpertRange all{0, shape_.local};
     gemm(ExpertGemm::Which::up, all, 0);
-    activate(all);
+    activate(all, 0);
     for (std::uint32_t round = 0; round < rounds_.count; ++round) {
       gemm(ExpertGemm::Which::down, of_round(round), round);
       send_back(handle, round);
@@ -232,24 +253,24 @@ class Run {
     const bool up = which == ExpertGemm::Which::up;
     const detail::LayerMemory& memory = layer_.memory;
     const std::uint32_t hidden = layer_.exchange.args().hidden, middle = layer_.args.intermediate;
-    const auto& given = up ? call_.up : call_.down;
-    given({.which = which,
-           .round = round,
-           .first_expert = experts.begin,
-           .experts = experts.end - experts.begin,
-           .input = at(up ? memory.rows : memory.middle),
-           .input_scales = at(up ? memory.scales : memory.middle_scales),
-           .output = at(up ? memory.gate_up : memory.results),
-           .input_columns = up ? hidden : middle,
-           .output_columns = up ? 2 * middle : hidden,
-           .layout = shape_.layout,
-           .capacity = shape_.capacity,
-           .counts = counts(),
-           .offsets = offsets(),
-           .num_sms = up ? call_.up_num_sms : call_.down_num_sms,
-           .stream = call_.stream});
+    const ExpertGemm made{.which = which,
+                          .round = round,
+                          .first_expert = experts.begin,
+                          .experts = experts.end - experts.begin,
+                          .input = at(up ? memory.rows : memory.middle),
+                          .input_scales = at(up ? memory.scales : memory.middle_scales),
+                          .output = at(up ? memory.gate_up : memory.results),
+                          .input_columns = up ? hidden : middle,
+                          .output_columns = up ? 2 * middle : hidden,
+                          .layout = shape_.layout,
+                          .capacity = shape_.capacity,
+                          .counts = counts(),
+                          .offsets = offsets(),
+                          .num_sms = up ? call_.up_num_sms : call_.down_num_sms,
+                          .stream = call_.stream};
+    part(up ? Which::up : Which::down, round, call_.stream, [&] { (up ? call_.up : call_.down)(made); });
   }
-  void activate(const ExpertRange& experts) const {
+  void activate(const ExpertRange& experts, std::uint32_t round) const {
     if (experts.begin == experts.end) return;
     const detail::SiluMulWork work{.shape = layer_.middle,
                                    .input = at(layer_.memory.gate_up),
@@ -259,7 +280,7 @@ class Run {
                                    .offsets = offsets(),
                                    .experts = experts};
     SiluMul call(layer_.group, call_.stream, work, layer_.exchange.args().combine_type);
-    detail::make_call(call);
+    part(Which::activation, round, call_.stream, [&] { detail::make_call(call); });
   }
 
   const LayerState& layer_;

@@ -1,0 +1,30 @@
+// When the parts of a layer began and ended on each rank, as a file for Perfetto or chrome://tracing.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "weft/moe_layer.hpp"
+
+namespace weft::cli {
+
+struct TracedPart {
+  LayerPart::Which which = LayerPart::Which::dispatch;
+  std::uint32_t round = 0;
+  double begin = 0, end = 0;  // µs, by the rank's clock
+};
+
+// The parts as numbers, to be gathered: as many for each layer that has so many rounds.
+std::vector<double> as_numbers(const std::vector<TracedPart>& parts, std::uint32_t rounds);
+std::vector<TracedPart> from_numbers(const std::vector<double>& numbers);
+
+struct LayerTrace {
+  std::string title;
+  std::vector<std::vector<TracedPart>> ranks;
+};
+// The layers one behind the other, in the trace event format: a process for each rank, and a thread for each stream.
+nlohmann::json trace_events(const std::vector<LayerTrace>& layers);
+
+}  // namespace weft::cli

@@ -146,14 +146,15 @@ struct Search {
     for (const auto& [bytes, size] : tuned) all.push_back(size);
     return all;
   }
-  // With the present choices of sizes that are left: otherwise those between two measured ones would lose theirs.
-  std::vector<TunedSize> all_sizes(const Ranks& ranks) const {
+  // Sizes that are left keep the choices of `base`: otherwise those between two measured ones would lose theirs.
+  std::vector<TunedSize> all_sizes(std::span<const detail::TuningStep> base) const {
     std::vector<TunedSize> all;
     for (const std::size_t size : subject.sizes()) {
-      const TuneQuery now = subject.served_now(ranks, size);
+      const detail::TuningStep& kept = detail::step_for(base, size, size);
       const auto found = tuned.find(size);
-      all.push_back(found != tuned.end() ? found->second
-                                         : TunedSize{.bytes = size, .algorithm = now.algorithm, .launch = now.launch});
+      all.push_back(found != tuned.end()
+                        ? found->second
+                        : TunedSize{.bytes = size, .algorithm = kept.algorithm, .launch = {kept.blocks, kept.threads}});
     }
     return all;
   }
@@ -230,7 +231,7 @@ int Tune::run() {
   fmt::print("{}\nbefore: {}\n", headline(ranks), ranks.first().tuning());
   for (const Search& search : searches) {
     if (search.tuned.empty()) continue;
-    write(ranks, search.subject, search.all_sizes(ranks));
+    write(ranks, search.subject, search.all_sizes(base(ranks, search.subject)));
     print(search.subject, search.sizes());
   }
   if (left.empty()) {

@@ -52,8 +52,8 @@ TEST(BenchMoeLayer, EverySchedule) {
         layers.insert(point.at("schedule").get<std::string>() + point.at("rounds").dump() + point.at("path").dump());
     }
     std::set<std::string> all;
-    for (const char* way :
-         {"plain1", "rounds1", "rounds2", "rounds3", "combine-rounds1", "combine-rounds2", "combine-rounds3"}) {
+    for (const char* way : {"plain1", "rounds1", "rounds2", "rounds3", "peo2", "peo3", "combine-rounds1",
+                            "combine-rounds2", "combine-rounds3"}) {
       for (const char* path : {"\"slots\"", "\"ring\""}) all.insert(std::string(way) + path);
     }
     EXPECT_EQ(layers, all);

@@ -46,7 +46,8 @@ std::vector<std::uint8_t> random_numbers(std::size_t count, std::uint32_t seed) 
 
 }  // namespace
 
-LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens)
+LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens,
+                     const std::vector<std::uint32_t>& rounds)
     : shape_(shape),
       rank_(static_cast<std::uint32_t>(seat.rank())),
       most_virtual_(most_virtual_of(shape, shape.ranks, most_tokens)),
@@ -76,12 +77,37 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& sh
     layer.ids = take(std::size_t{most_virtual_} * shape.top_k * 4);
     layer.weights = take(std::size_t{most_virtual_} * shape.top_k * 4);
     layer.firsts = take((std::size_t{most_tokens} + 1) * 4);
+    for (const std::uint32_t count : rounds) {
+      for (std::uint32_t round = 0; round < count; ++round)
+        layer.ids_of_rounds[count].push_back(take(std::size_t{most_virtual_} * shape.top_k * 4));
+    }
     layers_.push_back(std::move(layer));
   }
   input_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
   workspace_ = take(layer_.workspace_bytes());
   combined_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
   output_ = take(std::size_t{most_tokens} * shape.hidden * 2);
+  if (rounds.empty()) return;
+  spare_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
+  peo_ = std::make_unique<PeoLayer>(seat, *device_, exchange_.args(),
+                                    MoeLayerArgs{.intermediate = shape.intermediate, .down_cast = RowCast::fp8},
+                                    std::ranges::max(rounds));
+}
+
+// The ids of each round's experts.
+void LayerRank::upload_rounds(Layer& layer) {
+  const std::uint32_t local = shape_.local();
+  for (const auto& [count, rounds] : layer.ids_of_rounds) {
+    for (std::uint32_t round = 0; round < count; ++round) {
+      const ExpertSpan span = experts_of_round(local, count, round);
+      std::vector<std::int32_t> ids = layer.tokens.ids;
+      for (std::int32_t& id : ids) {
+        const auto of_rank = static_cast<std::uint32_t>(id) % local;
+        if (id >= 0 && (of_rank < span.begin || of_rank >= span.end)) id = -1;
+      }
+      device_->upload(rounds[round], ids.data(), ids.size() * 4);
+    }
+  }
 }
 
 // Virtual tokens of a token have its row.
@@ -94,6 +120,7 @@ void LayerRank::upload(std::uint32_t tokens) {
     device_->upload(layer.ids, layer.tokens.ids.data(), layer.tokens.ids.size() * 4);
     device_->upload(layer.weights, layer.tokens.weights.data(), layer.tokens.weights.size() * 4);
     device_->upload(layer.firsts, layer.tokens.firsts.data(), layer.tokens.firsts.size() * 4);
+    upload_rounds(layer);
   }
   std::vector<std::uint16_t> rows(std::size_t{most_virtual_} * shape_.hidden);
   for (std::size_t row = 0; row < most_virtual_; ++row) {
@@ -174,7 +201,15 @@ std::vector<TracedPart> LayerRank::trace(Ranks::Seat& seat, const LayerWay& way,
 }
 
 void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
-  layer_.run(call_of(way, layer));
+  if (way.peo) {
+    MoeLayerCall call = call_of(way, layer);
+    call.schedule = LayerSchedule::plain;
+    call.rounds = {};
+    peo_->run(
+        {.call = call, .ids = layers_[layer % kLayers].ids_of_rounds.at(way.rounds), .sms = way.sms, .spare = spare_});
+  } else {
+    layer_.run(call_of(way, layer));
+  }
   if (shape_.emulated != 0) {
 #if WEFT_WITH_CUDA
     const auto sum = gemms_on_gpu_ ? enqueue_sum_rows : sum_rows_on_cpu;

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "bench/layer_rival.hpp"
 #include "bench/layer_trace.hpp"
 #include "bench/layer_traffic.hpp"
 #include "bench/rank_device.hpp"
@@ -20,6 +22,7 @@ struct LayerWay {
   std::uint32_t rounds = 1;
   int sms = 0;  // of each part of communication; 0: all of them, and the GEMMs have all, too
   RowPath path = RowPath::slots;
+  bool peo = false;  // rounds as PeoLayer makes them
 
   bool operator==(const LayerWay&) const = default;
 };
@@ -28,8 +31,9 @@ class LayerRank {
  public:
   static constexpr std::uint32_t kLayers = 4;  // whose weights and tokens come in turn, so that caches find none
 
-  // `most_tokens`: of one call. The exchange has a ring, and slots beside it.
-  LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens);
+  // `most_tokens`: of one call. The exchange has a ring, and slots beside it. `rounds`: of calls of PeoLayer.
+  LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens,
+            const std::vector<std::uint32_t>& rounds);
 
   RankDevice& device() { return *device_; }
   void upload(std::uint32_t tokens);
@@ -52,9 +56,11 @@ class LayerRank {
     ExpertWeights up, down;
     void *ids, *weights, *firsts;
     LayerTokens tokens;
+    std::map<std::uint32_t, std::vector<void*>> ids_of_rounds;  // by the number of rounds
   };
   void* take(std::size_t bytes) { return device_->allocate(bytes); }
   MoeLayerCall call_of(const LayerWay& way, std::uint32_t layer);
+  void upload_rounds(Layer& layer);
 
   LayerShape shape_;
   std::uint32_t rank_, most_virtual_;
@@ -64,7 +70,8 @@ class LayerRank {
   std::unique_ptr<ExpertGemms> gemms_;
   bool gemms_on_gpu_ = false;
   std::vector<Layer> layers_;
-  void *input_, *workspace_, *combined_, *output_;
+  void *input_, *workspace_, *combined_, *output_, *spare_ = nullptr;
+  std::unique_ptr<PeoLayer> peo_;                  // if it has rounds
   std::uint32_t tokens_ = 0, virtual_tokens_ = 0;  // the latter: most of any rank and layer
   ExpertGemm last_up_, last_down_;                 // as the layer gave them
 };

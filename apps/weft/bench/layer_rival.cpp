@@ -1,0 +1,88 @@
+#include "bench/layer_rival.hpp"
+
+#include <algorithm>
+
+namespace weft::cli {
+
+ExpertSpan experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round) {
+  const std::uint32_t least = experts / rounds, more = experts % rounds;
+  const std::uint32_t begin = round * least + std::min(round, more);
+  return {begin, begin + least + (round < more ? 1 : 0)};
+}
+
+PeoLayer::PeoLayer(const Ranks::Seat& seat, RankDevice& device, const MoeExchangeArgs& exchange,
+                   const MoeLayerArgs& layer, std::uint32_t rounds)
+    : device_(device) {
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    MoeExchange of_round = MoeExchange::create(seat.communicator(), exchange);
+    MoeLayer its_layer = MoeLayer::create(of_round, layer);
+    void* const workspace = device.allocate(its_layer.workspace_bytes());
+    rounds_.push_back({std::move(of_round), std::move(its_layer), workspace});
+  }
+}
+
+// A plain layer whose GEMMs are those of the round's experts.
+MoeLayerCall PeoLayer::call_of(Round& round, const Args& args, std::uint32_t number) const {
+  MoeLayerCall call = args.call;
+  call.topk_ids = args.ids[number];
+  call.workspace = round.workspace;
+  const auto rounds = static_cast<std::uint32_t>(args.ids.size());
+  const ExpertSpan span = experts_of_round(static_cast<std::uint32_t>(round.exchange.local_experts()), rounds, number);
+  const auto of_experts = [&args, span](const GroupedGemm& gemm, ExpertGemm& known, const ExpertGemm& given) {
+    known = given;
+    ExpertGemm own = given;
+    own.first_expert = span.begin;
+    own.experts = span.end - span.begin;
+    if (own.experts != 0) gemm(own);
+  };
+  call.up = [&args, &round, of_experts](const ExpertGemm& gemm) { of_experts(args.call.up, round.up, gemm); };
+  call.down = [&args, &round, of_experts](const ExpertGemm& gemm) { of_experts(args.call.down, round.down, gemm); };
+  return call;
+}
+
+void PeoLayer::run(const Args& args) {
+  const auto count = static_cast<std::uint32_t>(args.ids.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (rounds_[i].up.input == nullptr) rounds_[i].layer.run(call_of(rounds_[i], args, i));
+  }
+  const Stream main = args.call.stream, there = device_.side_stream(0), back = device_.side_stream(1);
+  const Launch launch{.blocks = args.sms};
+  device_.order(main, there);
+  std::vector<DispatchArgs> dispatches;
+  std::vector<DispatchHandle> handles;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Round& round = rounds_[i];
+    dispatches.push_back({.input = args.call.input,
+                          .topk_ids = args.ids[i],
+                          .topk_weights = args.call.topk_weights,
+                          .tokens = args.call.tokens,
+                          .most_tokens = args.call.most_tokens,
+                          .output = const_cast<void*>(round.up.input),
+                          .output_scales = const_cast<void*>(round.up.input_scales),
+                          .counts = const_cast<std::int32_t*>(round.up.counts),
+                          .stream = there,
+                          .launch = launch});
+    handles.push_back(round.exchange.dispatch_send(dispatches.back()));
+  }
+  // The sums of the rounds before are a round's residual. The last one is the output.
+  const auto sum_of = [&](std::uint32_t i) { return (count - 1 - i) % 2 == 0 ? args.call.output : args.spare; };
+  std::vector<CombineArgs> combines;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Round& round = rounds_[i];
+    round.exchange.dispatch_wait(handles[i], dispatches[i]);
+    device_.order(there, main);
+    round.layer.run_experts(call_of(round, args, i));
+    device_.order(main, back);
+    combines.push_back({.handle = handles[i],
+                        .input = round.down.output,
+                        .residual = i != 0 ? sum_of(i - 1) : args.call.residual,
+                        .output = sum_of(i),
+                        .stream = back,
+                        .launch = launch});
+    round.exchange.combine_send(combines.back());
+  }
+  for (std::uint32_t i = 0; i < count; ++i) rounds_[i].exchange.combine_wait(combines[i]);
+  device_.order(back, main);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,51 @@
+// The schedule of DeepEP's pull request 492 (per-expert overlap) on Weft's transport, to measure rounds beside it.
+//
+// Each round is a dispatch and a combine of its own: a row for experts of several rounds is sent in each of them, and
+// every round pays the whole latency. All sends come first; then the experts of a round are computed beside the next
+// round's wait (its overlap method 1). Rounds are summed one after the other, each rounded to the combine's type: so
+// the sums differ from those of one part after the other by these roundings.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/rank_device.hpp"
+#include "weft/moe_layer.hpp"
+
+namespace weft::cli {
+
+// The local experts of a round, if `experts` are divided evenly.
+struct ExpertSpan {
+  std::uint32_t begin = 0, end = 0;
+};
+ExpertSpan experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round);
+
+class PeoLayer {
+ public:
+  // Collective; an exchange for each round of calls with `rounds` at most.
+  PeoLayer(const Ranks::Seat& seat, RankDevice& device, const MoeExchangeArgs& exchange, const MoeLayerArgs& layer,
+           std::uint32_t rounds);
+
+  struct Args {
+    MoeLayerCall call = {};       // as a plain layer's; its ids are not read
+    std::vector<void*> ids = {};  // of each round; those of other rounds' experts are −1
+    int sms = 0;                  // of each part of communication; 0: all
+    void* spare = nullptr;        // as large as the output
+  };
+  // The first call with so many rounds must not be captured.
+  void run(const Args& args);
+
+ private:
+  struct Round {
+    MoeExchange exchange;
+    MoeLayer layer;
+    void* workspace;
+    ExpertGemm up = {}, down = {};  // as the layer gives them: they tell where it keeps its rows
+  };
+  MoeLayerCall call_of(Round& round, const Args& args, std::uint32_t number) const;
+
+  RankDevice& device_;
+  std::vector<Round> rounds_;
+};
+
+}  // namespace weft::cli

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws what `weft bench … --json` wrote: time and bandwidth over size, a line for every algorithm and peer.
+"""Draws what `weft bench … --json` wrote: time and bandwidth over size, a line for every algorithm and peer. Of layers it
+draws what ran when on rank 0.
 
   weft bench all-reduce --plot all_reduce.png      runs this script by itself
   plot.py result.json out.png                      draws a file of --json; .svg and .pdf work as well
@@ -65,6 +66,15 @@ def panels(report):
     return result
 
 
+def lanes(report):
+    """[(title, [(lane, part, begin, duration)])] of rank 0, in µs: a layer each. Nothing if the report has no layers."""
+    try:
+        return [(trace["title"], [(part["lane"], part["part"], part["begin_us"], part["end_us"] - part["begin_us"])
+                                  for part in trace["ranks"][0]]) for trace in report.get("traces", [])]
+    except (KeyError, TypeError, IndexError) as error:
+        raise BadReport(f"has a trace without {error}") from error
+
+
 def headline(report):
     gpus = report.get("machine", {}).get("gpus", [])
     where = gpus[0]["name"] if report.get("device") == "cuda" and gpus else report.get("machine", {}).get("cpu", "")
@@ -88,6 +98,9 @@ def draw(report, output):
     from matplotlib import pyplot
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+    if report.get("traces"):
+        draw_lanes(pyplot, report, output)
+        return
     rows = panels(report)
     # A contender has the same colour and marker in all panels.
     everybody = list(dict.fromkeys(who for _, _, lines in rows for who in lines))
@@ -120,6 +133,27 @@ def draw(report, output):
     figure.savefig(output, dpi=120)
 
 
+def draw_lanes(pyplot, report, output):
+    layers = lanes(report)
+    longest = max((begin + took for _, parts in layers for _, _, begin, took in parts), default=0)
+    kinds = list(dict.fromkeys(part.rstrip("0123456789 ") for _, parts in layers for _, part, _, _ in parts))
+    colours = pyplot.get_cmap("tab10")
+    figure, axes = pyplot.subplots(len(layers), 1, figsize=(13, 1 + 1.3 * len(layers)), squeeze=False,
+                                   layout="constrained", sharex=True)
+    figure.suptitle(headline(report) + "; rank 0")
+    for (title, parts), (panel,) in zip(layers, axes):
+        names = list(dict.fromkeys(lane for lane, _, _, _ in parts))
+        for lane, part, begin, took in parts:
+            panel.barh(names.index(lane), took, left=begin, color=colours(kinds.index(part.rstrip("0123456789 "))),
+                       edgecolor="white")
+            if took > longest / 40:  # narrower bars have no room for a name
+                panel.text(begin + took / 2, names.index(lane), part, ha="center", va="center", fontsize=6)
+        panel.set(title=title, yticks=range(len(names)), yticklabels=names)
+        panel.invert_yaxis()
+    axes[-1][0].set(xlabel="µs")
+    figure.savefig(output, dpi=120)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only tell whether matplotlib is installed")
@@ -132,7 +166,7 @@ def main():
         if not args.check:
             with open(args.report, encoding="utf-8") as file:
                 report = json.load(file)
-            panels(report)  # reports a bad file before matplotlib is needed
+            lanes(report) if isinstance(report, dict) and report.get("traces") else panels(report)  # before matplotlib is needed
     except (OSError, ValueError, BadReport) as error:
         print(f"plot.py: {args.report}: {error}", file=sys.stderr)
         return 2

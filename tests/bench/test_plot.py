@@ -120,6 +120,26 @@ class Drawing(unittest.TestCase):
         left.legend.assert_not_called()
 
 
+    def test_layers_have_a_bar_for_each_part_in_the_lane_of_its_stream(self):
+        library, figure, panel = mock.MagicMock(), mock.MagicMock(), mock.MagicMock()
+        library.pyplot.subplots.return_value = (figure, [(panel,)])
+        parts = [{"part": "dispatch send", "lane": "there", "begin_us": 1.0, "end_us": 3.0},
+                 {"part": "up 0", "lane": "here", "begin_us": 3.0, "end_us": 103.0},
+                 {"part": "up 1", "lane": "here", "begin_us": 103.0, "end_us": 104.0}]
+        whole = {**report(), "traces": [{"title": "8 tokens", "ranks": [parts, []]}]}
+        self.assertEqual(plot.lanes(whole), [("8 tokens", [("there", "dispatch send", 1.0, 2.0), ("here", "up 0", 3.0, 100.0),
+                                                           ("here", "up 1", 103.0, 1.0)])])
+        modules = {"matplotlib": library, "matplotlib.pyplot": library.pyplot, "matplotlib.ticker": library.ticker}
+        with mock.patch.dict(sys.modules, modules):
+            plot.draw(whole, "out.svg")
+        self.assertEqual([(call.args, call.kwargs["left"]) for call in panel.barh.call_args_list],
+                         [((0, 2.0), 1.0), ((1, 100.0), 3.0), ((1, 1.0), 103.0)])
+        self.assertEqual([call.args[2] for call in panel.text.call_args_list], ["up 0"])
+        figure.savefig.assert_called_once_with("out.svg", dpi=120)
+        with self.assertRaisesRegex(plot.BadReport, "without 'end_us'"):
+            plot.lanes({"traces": [{"title": "x", "ranks": [[{"part": "up", "lane": "here", "begin_us": 1}]]}]})
+
+
 class Program(unittest.TestCase):
     def run_main(self, *arguments):
         said = io.StringIO()

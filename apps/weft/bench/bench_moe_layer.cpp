@@ -223,7 +223,7 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
                                                        .operation = operation,
                                                        .poison = [&] { rank.clear(); }}));
       if (seat.local_index() == 0) timed.samples = std::move(all);
-      if (trace.empty() || timed.part != Part::layer || way.peo) continue;
+      if ((trace.empty() && options.plot.empty()) || timed.part != Part::layer || way.peo) continue;
       const auto parts = seat.gather(as_numbers(rank.trace(seat, way, 0), way.rounds));
       if (seat.local_index() != 0) continue;
       row.traces.push_back({.title = fmt::format("{} tokens: {}", count, in_words(way)), .ranks = {}});
@@ -341,11 +341,9 @@ int LayerBench::run() {
   progress.clear();
   const bool right = std::ranges::all_of(rows, [](const Row& row) { return row.wrong.empty(); });
   if (!ranks.leader()) return right ? 0 : 1;
-  if (!trace.empty()) {
-    std::vector<LayerTrace> all;
-    for (const Row& row : rows) all.insert(all.end(), row.traces.begin(), row.traces.end());
-    write_text(trace, trace_events(all).dump(1) + "\n");
-  }
+  std::vector<LayerTrace> traces;
+  for (const Row& row : rows) traces.insert(traces.end(), row.traces.begin(), row.traces.end());
+  if (!trace.empty()) write_text(trace, trace_events(traces).dump(1) + "\n");
   if (options.tables_on_stdout()) print(ranks, of, shape, rows);
   if (options.wants_report()) {
     auto json =
@@ -355,6 +353,7 @@ int LayerBench::run() {
     json["emulated_ep"] = emulated;
     json["local_experts"] = shape.local();
     json["intermediate"] = shape.intermediate;
+    if (!traces.empty()) json["traces"] = cli::to_json(traces);
     options.write(json);
   }
   return right ? 0 : 1;

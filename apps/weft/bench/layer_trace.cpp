@@ -26,6 +26,12 @@ bool has_rounds(Which which) {
          which != Which::combine_wait;
 }
 
+std::string in_words(const TracedPart& part) {
+  std::string text{weft::name(part.which)};
+  if (has_rounds(part.which)) text += " " + std::to_string(part.round);
+  return text;
+}
+
 }  // namespace
 
 std::vector<double> as_numbers(const std::vector<TracedPart>& parts, std::uint32_t rounds) {
@@ -46,6 +52,23 @@ std::vector<TracedPart> from_numbers(const std::vector<double>& numbers) {
   return parts;
 }
 
+nlohmann::json to_json(const std::vector<LayerTrace>& layers) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const LayerTrace& trace : layers) {
+    all.push_back({{"title", trace.title}, {"ranks", nlohmann::json::array()}});
+    for (const std::vector<TracedPart>& rank : trace.ranks) {
+      nlohmann::json parts = nlohmann::json::array();
+      for (const TracedPart& part : rank)
+        parts.push_back({{"part", in_words(part)},
+                         {"lane", kLanes[lane_of(part.which)]},
+                         {"begin_us", part.begin},
+                         {"end_us", part.end}});
+      all.back()["ranks"].push_back(std::move(parts));
+    }
+  }
+  return all;
+}
+
 nlohmann::json trace_events(const std::vector<LayerTrace>& layers) {
   nlohmann::json events = nlohmann::json::array();
   std::size_t ranks = 0;
@@ -64,9 +87,7 @@ nlohmann::json trace_events(const std::vector<LayerTrace>& layers) {
       };
       double end = 0;
       for (const TracedPart& part : trace.ranks[rank]) {
-        std::string name{weft::name(part.which)};
-        if (has_rounds(part.which)) name += " " + std::to_string(part.round);
-        add(name, lane_of(part.which), part.begin, part.end);
+        add(in_words(part), lane_of(part.which), part.begin, part.end);
         end = std::max(end, part.end);
       }
       add(trace.title, layer, 0, end);

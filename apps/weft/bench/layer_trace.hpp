@@ -24,6 +24,7 @@ struct LayerTrace {
   std::string title;
   std::vector<std::vector<TracedPart>> ranks;
 };
+nlohmann::json to_json(const std::vector<LayerTrace>& layers);  // for bench/plot.py
 // The layers one behind the other, in the trace event format: a process for each rank, and a thread for each stream.
 nlohmann::json trace_events(const std::vector<LayerTrace>& layers);
 

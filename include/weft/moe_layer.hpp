@@ -123,7 +123,8 @@ struct MoeLayerCall {
 // caller's GEMMs: Errc::unsupported.
 //
 // Errors: those of dispatch and combine. Errc::invalid_argument names an argument that cannot be, before anything has
-// happened. An exception of a GEMM leaves the call unfinished on this rank, and its peers end by their deadlines.
+// happened; peers that wait are told. An exception of a GEMM leaves the call unfinished on this rank, and its peers end
+// by their deadlines.
 class MoeLayer {
  public:
   static MoeLayer create(const MoeExchange& exchange, const MoeLayerArgs& args);

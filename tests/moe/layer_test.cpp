@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,23 @@ TEST(MoeLayersOfTwo, LayersOfOneExchangeTakeTurns) {
       expect_bytes(in_rounds.output(), plain.output(), "a layer in rounds");
     }
   }));
+}
+
+// There is no deadline: a rank that is not told waits for ever.
+TEST(MoeLayersOfTwo, RejectionByOneRankEndsThoseThatWait) {
+  const std::vector<LayerCase> cases = layers_of_every_kind(2)[0];
+  const PreparedMoe p = prepare(cases[0].call, 2, 3);
+  const auto endings = run_world(2, cpu_config(std::chrono::nanoseconds(0)), [&](Communicator& communicator, int rank) {
+    const MoeExchange exchange = MoeExchange::create(communicator, cases[0].call.args);
+    CpuLayer moe(exchange, cases[0], p, static_cast<std::uint32_t>(rank));
+    MoeLayerCall call = moe.call({LayerSchedule::plain, {}});
+    if (rank == 1) call.workspace = nullptr;
+    moe.layer().run(call);
+  });
+  expect_fault(endings[0], {Errc::mismatch}, "the rank that waits");
+  ASSERT_TRUE(endings[0].error);
+  expect_says(endings[0].error->fault().theirs, "a call that it rejected (workspace: ");
+  expect_says(endings[1].what, "workspace: ");
 }
 
 // An observer hears of each part in front of it and behind it, in the order in which they are enqueued.

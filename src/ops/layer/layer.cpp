@@ -324,7 +324,15 @@ Rounds checked(const detail::ExchangeState& exchange, const MoeLayerCall& call) 
 void MoeLayer::run(const MoeLayerCall& call) const {
   const auto layer = state_;
   const detail::ExchangeState& exchange = *layer->exchange.state_;
-  const Rounds rounds = checked(exchange, call);
+  const Rounds rounds = [&] {
+    try {
+      return checked(exchange, call);
+    } catch (const Error& error) {
+      // Peers wait in the layer's dispatch. Of a recording they do not wait yet.
+      if (detail::Capture::current() == nullptr) layer->exchange.refuse_dispatch(error.what(), call.stream);
+      throw;
+    }
+  }();
   Run(*layer, exchange.shape(), call, rounds).make();
 }
 

@@ -186,7 +186,7 @@ The first half of dispatch: waits for no rank. Sends and waits take turns.
 rounds: into which each rank's experts are divided: their number (1 to 16, as even as possible), or the experts of each
 of them, as many together as the rank has that holds most. Such a dispatch has a wait for each round, and its combine
 may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
-a call by slots and for weights at dispatch. most_tokens: as in dispatch.)doc")
+weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens: as in dispatch.)doc")
       .def(
           "dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(), nb::arg("round") = 0,
           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,

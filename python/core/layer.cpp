@@ -102,6 +102,17 @@ GroupedGemm grouped_gemm(const char* argument, nb::handle function, const LayerO
   };
 }
 
+// An exception of the function leaves the layer's call, as one of a GEMM does.
+LayerObserver observer(nb::handle function) {
+  if (function.is_none()) return {};
+  if (PyCallable_Check(function.ptr()) == 0) reject_type("observe: must be a function, or None");
+  return [function](const LayerPart& part) {
+    const Locked locked;
+    function(std::string(name(part.which)).c_str(), part.round, part.begins,
+             reinterpret_cast<std::uintptr_t>(part.stream));
+  };
+}
+
 Tensor take_workspace(const LayerOfExchange& of, Tensors& tensors, nb::handle given) {
   Tensor workspace = tensors.output("workspace", given);
   const std::size_t needed = of.layer.workspace_bytes() + kWorkspaceAlignment - 1;
@@ -117,7 +128,7 @@ void* aligned(const Tensor& workspace) {
 
 // Tensors and functions of a call, which the caller holds until it returns.
 struct Given {
-  nb::handle output, input, topk_ids, topk_weights, scales, residual, workspace, up, down;
+  nb::handle output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, observe;
 };
 
 void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, const char* schedule, nb::handle rounds,
@@ -150,6 +161,7 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, c
     call.workspace = aligned(workspace);
     call.up = grouped_gemm("up", given.up, of, workspace);
     call.down = grouped_gemm("down", given.down, of, workspace);
+    call.observe = observer(given.observe);
     call.schedule = value_of<LayerSchedule>("schedule", schedule);
     call.rounds = division.rounds();
     return call;
@@ -240,8 +252,8 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
              nb::handle up, nb::handle down, nb::handle workspace, nb::handle scales, nb::handle residual,
              const char* schedule, nb::handle rounds, std::uint32_t most_tokens, nb::handle stream, std::uint32_t tag,
              int send_num_sms, int recv_num_sms, int combine_send_num_sms, int combine_recv_num_sms, int up_num_sms,
-             int down_num_sms) {
-            run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down},
+             int down_num_sms, nb::handle observe) {
+            run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, observe},
                 {.most_tokens = most_tokens,
                  .send_num_sms = send_num_sms,
                  .recv_num_sms = recv_num_sms,
@@ -256,14 +268,15 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           nb::arg("residual") = nb::none(), nb::arg("schedule") = "plain", nb::arg("rounds") = 1,
           nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("send_num_sms") = 0,
           nb::arg("recv_num_sms") = 0, nb::arg("combine_send_num_sms") = 0, nb::arg("combine_recv_num_sms") = 0,
-          nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0,
+          nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0, nb::arg("observe") = nb::none(),
           nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
                   "up: collections.abc.Callable[[ExpertGemm], object], "
                   "down: collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
                   "residual: object = None, schedule: str = 'plain', rounds: object = 1, most_tokens: int = 0, "
                   "stream: object = None, tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, "
                   "combine_send_num_sms: int = 0, combine_recv_num_sms: int = 0, up_num_sms: int = 0, "
-                  "down_num_sms: int = 0) -> None"),
+                  "down_num_sms: int = 0, "
+                  "observe: collections.abc.Callable[[str, int, bool, int], object] | None = None) -> None"),
           R"doc(
 output = for each of this rank's tokens the weighted sum of what its experts make of it, then the residual. Collective,
 like the exchange's dispatch and combine, and so are tensors and errors.
@@ -274,7 +287,9 @@ call unfinished; the other ranks end by their deadlines.
 workspace: bytes of any tensor, workspace_bytes of them, for this call alone until it has run.
 schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combine of different rounds at once;
 "combine_rounds", only combine beside the down GEMM. rounds: as in Exchange.dispatch_send. most_tokens: as in dispatch.
-The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size.)doc")
+The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size.
+observe: for traces, called in front of each part and behind it with the part's name ("dispatch wait"), its round, whether
+it begins, and its stream as an integer. It may record events there.)doc")
       .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),
            nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
            nb::arg("down_num_sms") = 0,

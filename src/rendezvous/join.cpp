@@ -44,8 +44,8 @@ class Knock {
                              .build = args.build})) {}
 
   // Empty if the rank has to come again; `why` has the reason. Rank 0 is not ready, or it hung up without a word, like
-  // a listener that just closed after an earlier meeting.
-  std::optional<Admission> ask(std::string& why) {
+  // a listener that just closed after an earlier meeting. `told`: what rank 0 has said last when it was not ready.
+  std::optional<Admission> ask(std::string& why, std::string& told) {
     Connection* const connections[] = {&root_};
     root_.set_frame_limit(stranger_limit);
     root_.queue(FrameKind::hello, joining, said_);
@@ -53,7 +53,7 @@ class Knock {
     for (;;) {
       while (const std::optional<Frame> frame = root_.next_frame()) {
         if (frame->kind == FrameKind::again) {
-          why = printable(frame->text);
+          why = told = printable(frame->text);
           return std::nullopt;
         }
         if (hear(*frame)) return Admission{.root = std::move(root_), .missing = printable(frame->text)};
@@ -65,8 +65,9 @@ class Knock {
         return std::nullopt;
       }
       if (deadline_.passed()) {
+        const std::string silent = fmt::format("something at {} accepts connections and does not answer", args_.place);
         throw_rendezvous(too_late(joining, "rank 0", deadline_) +
-                         fmt::format(" (something at {} accepts connections and does not answer)", args_.place));
+                         fmt::format(" ({})", told.empty() ? silent : args_.place + ": " + told));
       }
       move_some(connections, deadline_);
     }
@@ -110,14 +111,14 @@ class Knock {
 };
 
 Admission find_rank_0(const JoinArgs& args, const Deadline& deadline) {
-  std::string why;
+  std::string why, told;
   milliseconds pause(1);
   for (;;) {
     for (const SocketAddress& address : args.addresses(why)) {
       if (deadline.passed()) break;
       UniqueFd socket = try_connect(address, deadline, why);
       if (!socket) continue;
-      if (std::optional<Admission> in = Knock(std::move(socket), args, deadline).ask(why)) return std::move(*in);
+      if (std::optional<Admission> in = Knock(std::move(socket), args, deadline).ask(why, told)) return std::move(*in);
     }
     if (deadline.passed()) {
       throw_rendezvous(too_late(joining, "rank 0", deadline) + fmt::format(" ({}: {})", args.place, why));

@@ -299,6 +299,32 @@ def test_results_of_f16_are_named_so() -> None:
     run_ranks(1, work)
 
 
+def test_an_observer_hears_of_every_part() -> None:
+    """In front of each part and behind it, in the order in which they are made."""
+
+    def work(rank: weft.Communicator) -> None:
+        case = Case(1, "expert_masked")
+        layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
+        heard: list[tuple[str, int, bool, int]] = []
+        choices = {"schedule": "rounds", "rounds": 2, "observe": lambda *part: heard.append(part)}
+        layer.run(**call_of(case, 0, layer, **choices))
+        experts = [("up", 0), ("activation", 0), ("down", 0), ("combine send", 0)]
+        parts = [("dispatch send", 0), ("dispatch wait", 0), *experts, ("dispatch wait", 1)]
+        parts += [(part, 1) for part, _ in experts] + [("combine wait", 0)]
+        assert heard == [(*part, begins, 0) for part in parts for begins in (True, False)]
+        with pytest.raises(TypeError, match="observe: must be a function, or None"):
+            layer.run(**call_of(case, 0, layer, observe=3))
+        layer.run(**call_of(case, 0, layer))
+
+        def broken(*part: object) -> None:
+            raise ZeroDivisionError(part)
+
+        with pytest.raises(ZeroDivisionError):
+            layer.run(**call_of(case, 0, layer, observe=broken))
+
+    run_ranks(1, work)
+
+
 def test_a_recording_cannot_hold_a_layer() -> None:
     def work(rank: weft.Communicator) -> None:
         case = Case(1, "expert_masked")

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +13,6 @@
 #include "common/sizes.hpp"
 #include "common/values.hpp"
 #include "models/model_choice.hpp"
-#include "numeric/numeric.hpp"
 
 namespace weft::cli {
 namespace {
@@ -79,29 +76,12 @@ std::string in_words(const LayerWay& way) {
   return text + fmt::format(", by {}", weft::name(way.path));
 }
 
-// Whether sums of bf16 rows differ by roundings at most: by a twentieth of a row's largest number.
-bool sums_are_near(const std::vector<std::byte>& got, const std::vector<std::byte>& wanted, std::size_t columns) {
-  const auto number = [](const std::vector<std::byte>& bytes, std::size_t i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, &bytes[2 * i], 2);
-    return detail::bf16_to_f32(bits);
-  };
-  for (std::size_t row = 0; row < wanted.size() / 2 / columns; ++row) {
-    float most = 0;
-    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i)
-      most = std::max(most, std::abs(number(wanted, i)));
-    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
-      if (!(std::abs(number(wanted, i) - number(got, i)) <= most / 20)) return false;  // nor is NaN near
-    }
-  }
-  return true;
-}
-
 struct LayerBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
   std::string tokens, rounds = "2,4", sms = "0", trace;
+  bool no_peo = false;
   RowPath path = RowPath::automatic;
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0;
@@ -140,7 +120,7 @@ LayerShape LayerBench::shape_of(const ModelShape& of, int ranks) const {
 std::vector<std::uint32_t> LayerBench::peo_rounds() const {
   std::vector<std::uint32_t> all;
   for (const std::int64_t count : parse_counts(rounds, "--rounds", 16, 1)) {
-    if (count > 1) all.push_back(static_cast<std::uint32_t>(count));
+    if (count > 1 && !no_peo) all.push_back(static_cast<std::uint32_t>(count));
   }
   return all;
 }
@@ -163,7 +143,7 @@ std::vector<Timed> LayerBench::ways(const std::vector<std::int64_t>& counts) con
         for (const LayerSchedule schedule : {LayerSchedule::rounds, LayerSchedule::combine_rounds}) {
           LayerWay way{schedule, static_cast<std::uint32_t>(count), static_cast<int>(number), by};
           all.push_back({Part::layer, way});
-          if (schedule == LayerSchedule::rounds && count > 1) {
+          if (schedule == LayerSchedule::rounds && count > 1 && !no_peo) {
             way.peo = true;
             all.push_back({Part::layer, way});
             way.peo = false;
@@ -205,8 +185,8 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
         rank.clear();
         seat.barrier();
         rank.device().run(seat, [&] { rank.run(way, layer); });
-        const bool right =
-            way.peo ? sums_are_near(rank.output(), plain[layer], shape.hidden) : rank.output() == plain[layer];
+        const bool right = way.peo ? sums_are_near(rank.output(), plain[layer], shape.hidden, way.rounds)
+                                   : rank.output() == plain[layer];
         if (!right && wrong[index].empty())
           wrong[index] = fmt::format("{} in {} rounds by {}: layer {} differs from one part after the other",
                                      schedule_of(way), way.rounds, weft::name(way.path), layer);
@@ -272,8 +252,9 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
   }
   fmt::print("{}\n{}{}", table.text(), parts.text(), kSpreadLegend);
   fmt::print(
-      "SMs: of each part of communication; the experts have the rest. ideal, of rounds: the parts below at once, but\n"
-      "for the first of dispatch and the last of combine, as equal parts. Its gain is over the fastest plain layer.\n"
+      "SMs: of each part of communication but the last wait; the experts have the rest. ideal, of rounds: the parts\n"
+      "below at once, but for the first of dispatch and the last of combine, as equal parts. Its gain is over the "
+      "fastest plain layer.\n"
       "TB/s: weights streamed. peo: DeepEP's pull request 492 on this transport, which sends a row in each round that\n"
       "needs it. Every output was compared with that of one part after the other (peo's but for its roundings), and\n"
       "numbers of both GEMMs with sums on the host.\n");
@@ -386,6 +367,9 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
       "--trace", bench->trace,
       "Write when each part of each layer ran on each rank, for ui.perfetto.dev or chrome://tracing. A rank's "
       "times are by its own clock; events between the parts cost a little");
+  app.add_flag("--no-peo", bench->no_peo,
+               "Leave out the schedule of DeepEP's pull request 492, which takes an exchange and a workspace for each "
+               "round");
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

@@ -1,6 +1,10 @@
 #include "bench/layer_rival.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "numeric/numeric.hpp"
 
 namespace weft::cli {
 
@@ -28,7 +32,7 @@ MoeLayerCall PeoLayer::call_of(Round& round, const Args& args, std::uint32_t num
   call.workspace = round.workspace;
   const auto rounds = static_cast<std::uint32_t>(args.ids.size());
   const ExpertSpan span = experts_of_round(static_cast<std::uint32_t>(round.exchange.local_experts()), rounds, number);
-  const auto of_experts = [&args, span](const GroupedGemm& gemm, ExpertGemm& known, const ExpertGemm& given) {
+  const auto of_experts = [span](const GroupedGemm& gemm, ExpertGemm& known, const ExpertGemm& given) {
     known = given;
     ExpertGemm own = given;
     own.first_expert = span.begin;
@@ -81,8 +85,30 @@ void PeoLayer::run(const Args& args) {
                         .launch = launch});
     round.exchange.combine_send(combines.back());
   }
-  for (std::uint32_t i = 0; i < count; ++i) rounds_[i].exchange.combine_wait(combines[i]);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    combines[i].launch = {};  // as rounds' last wait
+    rounds_[i].exchange.combine_wait(combines[i]);
+  }
   device_.order(back, main);
+}
+
+bool sums_are_near(const std::vector<std::byte>& got, const std::vector<std::byte>& wanted, std::size_t columns,
+                   std::uint32_t terms) {
+  const auto number = [](const std::vector<std::byte>& bytes, std::size_t i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, &bytes[2 * i], 2);
+    return detail::bf16_to_f32(bits);
+  };
+  for (std::size_t row = 0; row < wanted.size() / 2 / columns; ++row) {
+    float most = 0;
+    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i)
+      most = std::max(most, std::abs(number(wanted, i)));
+    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
+      if (!(std::abs(number(wanted, i) - number(got, i)) <= most * static_cast<float>(terms) / 128))
+        return false;  // nor is NaN near
+    }
+  }
+  return true;
 }
 
 }  // namespace weft::cli

@@ -6,6 +6,7 @@
 // the sums differ from those of one part after the other by these roundings.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -47,5 +48,10 @@ class PeoLayer {
   RankDevice& device_;
   std::vector<Round> rounds_;
 };
+
+// Whether sums of bf16 rows differ by the roundings of so many terms at most: by 2⁻⁷ of a row's largest number for
+// each.
+bool sums_are_near(const std::vector<std::byte>& got, const std::vector<std::byte>& wanted, std::size_t columns,
+                   std::uint32_t terms);
 
 }  // namespace weft::cli

@@ -114,7 +114,6 @@ class CutlassGemms final : public ExpertGemms {
  public:
   explicit CutlassGemms(const GroupedGemmArgs& args) : args_(args) {
     check(cudaSetDevice(args.device), "cudaSetDevice");
-    for (auto*& shapes : shapes_) allocate(shapes);
     check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, args.device), "cudaDeviceGetAttribute");
     ExpertGemm all;
     all.num_sms = processors_;
@@ -133,8 +132,10 @@ class CutlassGemms final : public ExpertGemms {
     check(cudaSetDevice(args_.device), "cudaSetDevice");
     const auto stream = static_cast<cudaStream_t>(gemm.stream);
     const One& one = tables_of(gemm, weights, stream);
-    if (gemm.which == ExpertGemm::Which::up && gemm.first_expert == 0) {
-      count<<<1, 128, 0, stream>>>(shapes_[0], shapes_[1], gemm.counts, args_.experts, static_cast<int>(gemm.capacity));
+    if (gemm.which == ExpertGemm::Which::up && (gemm.first_expert == 0 || gemm.counts != counted_)) {
+      const Shapes& shapes = shapes_of(gemm.counts);
+      count<<<1, 128, 0, stream>>>(shapes.up, shapes.down, gemm.counts, args_.experts, static_cast<int>(gemm.capacity));
+      counted_ = gemm.counts;
     }
     Gemm kernel;
     const typename Gemm::Arguments of_call = arguments(one, gemm);
@@ -145,7 +146,12 @@ class CutlassGemms final : public ExpertGemms {
  private:
   struct One {
     Tables tables{};
-    const void* weights = nullptr;
+    const void *weights = nullptr, *input = nullptr;
+  };
+  // Of both GEMMs of a workspace.
+  struct Shapes {
+    const std::int32_t* counts = nullptr;
+    typename Problem::UnderlyingProblemShape *up = nullptr, *down = nullptr;
   };
 
   template <class T>
@@ -153,13 +159,24 @@ class CutlassGemms final : public ExpertGemms {
     check(cudaMalloc(&to, args_.experts * sizeof(T)), "cudaMalloc");
     memory_.push_back(to);
   }
+  const Shapes& shapes_of(const std::int32_t* counts) {
+    for (const Shapes& one : shapes_)
+      if (one.counts == counts) return one;
+    Shapes& one = shapes_.emplace_back();
+    one.counts = counts;
+    allocate(one.up);
+    allocate(one.down);
+    return one;
+  }
   // Layers take turns, so that their weights are not found in the cache. Each has tables that its first call fills.
   const One& tables_of(const ExpertGemm& gemm, const ExpertWeights& weights, cudaStream_t stream) {
     for (const One& one : of_)
-      if (one.weights == weights.numbers) return one;
+      if (one.weights == weights.numbers && one.input == gemm.input) return one;
     One& one = of_.emplace_back();
     one.weights = weights.numbers;
-    one.tables.shapes = shapes_[static_cast<int>(gemm.which)];
+    one.input = gemm.input;
+    const Shapes& shapes = shapes_of(gemm.counts);
+    one.tables.shapes = gemm.which == ExpertGemm::Which::up ? shapes.up : shapes.down;
     allocate(one.tables.input);
     allocate(one.tables.weights);
     allocate(one.tables.output);
@@ -196,7 +213,8 @@ class CutlassGemms final : public ExpertGemms {
   GroupedGemmArgs args_;
   std::list<One> of_;
   std::vector<void*> memory_;
-  typename Problem::UnderlyingProblemShape* shapes_[2] = {};
+  std::list<Shapes> shapes_;
+  const std::int32_t* counted_ = nullptr;  // counts of the last up GEMM
   int processors_ = 0;
   void* workspace_ = nullptr;
 };

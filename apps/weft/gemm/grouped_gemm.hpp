@@ -27,8 +27,9 @@ struct GroupedGemmArgs {
 class ExpertGemms {
  public:
   virtual ~ExpertGemms() = default;
-  // The input is of RowLayout::expert_masked, cast, with f32 scales by rows. Tensors of later calls must be those of
-  // the first one of each GEMM.
+  // The input is of RowLayout::expert_masked, cast, with f32 scales by rows. Calls with the same weights and input have
+  // the same other tensors. Up GEMMs read the counts of all experts if they begin with expert 0, or if those of the
+  // call before were others.
   virtual void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) = 0;
 };
 

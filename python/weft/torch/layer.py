@@ -94,12 +94,14 @@ class MoeLayer:
         rounds: int | Sequence[int] = 1,
         most_tokens: int = 0,
         tag: int = 0,
+        observe: Callable[[str, int, bool, int], object] | None = None,
         **num_sms: int,
     ) -> None:
         """output = for each token the weighted sum of what its experts make of it, then the residual.
 
         up, down: functions that enqueue the GEMM that they are given on the current stream. workspace: None takes one
-        from torch's allocator. num_sms: send_num_sms, … as in weft.MoeLayer.run.
+        from torch's allocator. num_sms: send_num_sms, … as in weft.MoeLayer.run. observe: as there, and
+        torch.cuda.ExternalStream makes a stream of its number.
         """
         if torch.is_grad_enabled():
             operators.refuse_gradients((output, input, topk_weights, scales, residual))
@@ -117,6 +119,7 @@ class MoeLayer:
             scales=scales,
             residual=residual,
             stream=torch.cuda.current_stream(input.device) if input.is_cuda else None,
+            observe=observe,
             **options,
             **num_sms,
         )

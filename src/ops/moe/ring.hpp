@@ -11,7 +11,7 @@
 //
 // Rows between a rank and itself stay out of the ring if one launch sends and receives. In dispatch, blocks that send
 // must be free to wait for counts. If the halves are called apart, the caller's tensors may change in between. Then
-// these rows flow, too.
+// these rows flow, too, as they do in rounds.
 //
 // A sender of such rows waits for all counts first. Control blocks send them without a wait.
 #pragma once

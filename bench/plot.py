@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws what `weft bench … --json` wrote: time and bandwidth over size, a line for every algorithm and peer. Of layers it
-draws what ran when on rank 0.
+"""Draws what `weft bench … --json` wrote: time and bandwidth over size, a line for every algorithm and peer. A report of
+layers shows what ran when on rank 0.
 
   weft bench all-reduce --plot all_reduce.png      runs this script by itself
   plot.py result.json out.png                      draws a file of --json; .svg and .pdf work as well
@@ -68,6 +68,8 @@ def panels(report):
 
 def lanes(report):
     """[(title, [(lane, part, begin, duration)])] of rank 0, in µs: a layer each. Nothing if the report has no layers."""
+    if not isinstance(report, dict):
+        return []
     try:
         return [(trace["title"], [(part["lane"], part["part"], part["begin_us"], part["end_us"] - part["begin_us"])
                                   for part in trace["ranks"][0]]) for trace in report.get("traces", [])]
@@ -98,8 +100,8 @@ def draw(report, output):
     from matplotlib import pyplot
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    if report.get("traces"):
-        draw_lanes(pyplot, report, output)
+    if layers := lanes(report):
+        draw_lanes(pyplot, report, layers, output)
         return
     rows = panels(report)
     # A contender has the same colour and marker in all panels.
@@ -133,8 +135,7 @@ def draw(report, output):
     figure.savefig(output, dpi=120)
 
 
-def draw_lanes(pyplot, report, output):
-    layers = lanes(report)
+def draw_lanes(pyplot, report, layers, output):
     longest = max((begin + took for _, parts in layers for _, _, begin, took in parts), default=0)
     kinds = list(dict.fromkeys(part.rstrip("0123456789 ") for _, parts in layers for _, part, _, _ in parts))
     colours = pyplot.get_cmap("tab10")
@@ -166,7 +167,8 @@ def main():
         if not args.check:
             with open(args.report, encoding="utf-8") as file:
                 report = json.load(file)
-            lanes(report) if isinstance(report, dict) and report.get("traces") else panels(report)  # before matplotlib is needed
+            if not lanes(report):  # both report a bad file before matplotlib is needed
+                panels(report)
     except (OSError, ValueError, BadReport) as error:
         print(f"plot.py: {args.report}: {error}", file=sys.stderr)
         return 2

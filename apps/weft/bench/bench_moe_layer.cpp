@@ -253,11 +253,10 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
   fmt::print("{}\n{}{}", table.text(), parts.text(), kSpreadLegend);
   fmt::print(
       "SMs: of each part of communication but the last wait; the experts have the rest. ideal, of rounds: the parts\n"
-      "below at once, but for the first of dispatch and the last of combine, as equal parts. Its gain is over the "
-      "fastest plain layer.\n"
-      "TB/s: weights streamed. peo: DeepEP's pull request 492 on this transport, which sends a row in each round that\n"
-      "needs it. Every output was compared with that of one part after the other (peo's but for its roundings), and\n"
-      "numbers of both GEMMs with sums on the host.\n");
+      "below at once, but for the first of dispatch and the last of combine, as equal parts. Its gain is over the\n"
+      "fastest plain layer. TB/s: weights streamed. peo: DeepEP's pull request 492 on this transport, which sends a\n"
+      "row in each round that needs it. Every output was compared with that of one part after the other (peo's but\n"
+      "for its roundings), and numbers of both GEMMs with sums on the host.\n");
   if (emulated != 0) {
     fmt::print(
         "One peer stands for all others: what their number costs is not seen. A token's row is read once for each of\n"

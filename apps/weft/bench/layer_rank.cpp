@@ -13,8 +13,6 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::uint32_t kMostSlots = 1024;
-
 MoeExchangeArgs exchange_of(const LayerShape& shape, std::uint32_t most_virtual) {
   return {.tokens = most_virtual,
           .hidden = shape.hidden,
@@ -24,7 +22,7 @@ MoeExchangeArgs exchange_of(const LayerShape& shape, std::uint32_t most_virtual)
           .capacity = shape.ranks * most_virtual,
           .path = RowPath::ring,
           .ring_rows = std::max(32u, std::bit_ceil(most_virtual)),  // for rounds
-          .slot_tokens = std::min(most_virtual, kMostSlots)};
+          .slot_tokens = std::min(most_virtual, detail::kMaxSlotTokens)};
 }
 
 std::uint32_t most_virtual_of(const LayerShape& shape, std::uint32_t rank_count, std::uint32_t tokens) {
@@ -99,7 +97,7 @@ void LayerRank::upload_rounds(Layer& layer) {
   const std::uint32_t local = shape_.local();
   for (const auto& [count, rounds] : layer.ids_of_rounds) {
     for (std::uint32_t round = 0; round < count; ++round) {
-      const ExpertSpan span = experts_of_round(local, count, round);
+      const detail::ExpertRange span = experts_of_round(local, count, round);
       std::vector<std::int32_t> ids = layer.tokens.ids;
       for (std::int32_t& id : ids) {
         const auto of_rank = static_cast<std::uint32_t>(id) % local;
@@ -132,7 +130,7 @@ void LayerRank::upload(std::uint32_t tokens) {
 }
 
 bool LayerRank::have_slots(const LayerShape& shape, std::uint32_t tokens) {
-  return most_virtual_of(shape, shape.ranks, tokens) <= kMostSlots;
+  return most_virtual_of(shape, shape.ranks, tokens) <= detail::kMaxSlotTokens;
 }
 
 MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {

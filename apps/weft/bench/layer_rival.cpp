@@ -5,18 +5,18 @@
 #include <cstring>
 
 #include "numeric/numeric.hpp"
+#include "ops/moe/rounds.hpp"
 
 namespace weft::cli {
 
-ExpertSpan experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round) {
-  const std::uint32_t least = experts / rounds, more = experts % rounds;
-  const std::uint32_t begin = round * least + std::min(round, more);
-  return {begin, begin + least + (round < more ? 1 : 0)};
+detail::ExpertRange experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round) {
+  const detail::ExpertRange range = detail::divide(experts, {.count = rounds}).experts(round);
+  return {range.begin, std::min(range.end, experts)};
 }
 
 PeoLayer::PeoLayer(const Ranks::Seat& seat, RankDevice& device, const MoeExchangeArgs& exchange,
                    const MoeLayerArgs& layer, std::uint32_t rounds)
-    : device_(device) {
+    : streams_(detail::make_side_streams(seat.communicator().world().cuda_device())) {
   for (std::uint32_t round = 0; round < rounds; ++round) {
     MoeExchange of_round = MoeExchange::create(seat.communicator(), exchange);
     MoeLayer its_layer = MoeLayer::create(of_round, layer);
@@ -31,7 +31,8 @@ MoeLayerCall PeoLayer::call_of(Round& round, const Args& args, std::uint32_t num
   call.topk_ids = args.ids[number];
   call.workspace = round.workspace;
   const auto rounds = static_cast<std::uint32_t>(args.ids.size());
-  const ExpertSpan span = experts_of_round(static_cast<std::uint32_t>(round.exchange.local_experts()), rounds, number);
+  const detail::ExpertRange span =
+      experts_of_round(static_cast<std::uint32_t>(round.exchange.local_experts()), rounds, number);
   const auto of_experts = [span](const GroupedGemm& gemm, ExpertGemm& known, const ExpertGemm& given) {
     known = given;
     ExpertGemm own = given;
@@ -49,9 +50,9 @@ void PeoLayer::run(const Args& args) {
   for (std::uint32_t i = 0; i < count; ++i) {
     if (rounds_[i].up.input == nullptr) rounds_[i].layer.run(call_of(rounds_[i], args, i));
   }
-  const Stream main = args.call.stream, there = device_.side_stream(0), back = device_.side_stream(1);
+  const Stream main = args.call.stream, there = streams_->stream(0), back = streams_->stream(1);
   const Launch launch{.blocks = args.sms};
-  device_.order(main, there);
+  streams_->order(main, there);
   std::vector<DispatchArgs> dispatches;
   std::vector<DispatchHandle> handles;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -74,9 +75,9 @@ void PeoLayer::run(const Args& args) {
   for (std::uint32_t i = 0; i < count; ++i) {
     Round& round = rounds_[i];
     round.exchange.dispatch_wait(handles[i], dispatches[i]);
-    device_.order(there, main);
+    streams_->order(there, main);
     round.layer.run_experts(call_of(round, args, i));
-    device_.order(main, back);
+    streams_->order(main, back);
     combines.push_back({.handle = handles[i],
                         .input = round.down.output,
                         .residual = i != 0 ? sum_of(i - 1) : args.call.residual,
@@ -89,7 +90,7 @@ void PeoLayer::run(const Args& args) {
     combines[i].launch = {};  // as rounds' last wait
     rounds_[i].exchange.combine_wait(combines[i]);
   }
-  device_.order(back, main);
+  streams_->order(back, main);
 }
 
 bool sums_are_near(const std::vector<std::byte>& got, const std::vector<std::byte>& wanted, std::size_t columns,

@@ -8,18 +8,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "bench/rank_device.hpp"
+#include "fabric/side_streams.hpp"
+#include "ops/moe/exchange.hpp"
 #include "weft/moe_layer.hpp"
 
 namespace weft::cli {
 
 // The local experts of a round, if `experts` are divided evenly.
-struct ExpertSpan {
-  std::uint32_t begin = 0, end = 0;
-};
-ExpertSpan experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round);
+detail::ExpertRange experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round);
 
 class PeoLayer {
  public:
@@ -45,7 +45,7 @@ class PeoLayer {
   };
   MoeLayerCall call_of(Round& round, const Args& args, std::uint32_t number) const;
 
-  RankDevice& device_;
+  std::unique_ptr<detail::SideStreams> streams_;
   std::vector<Round> rounds_;
 };
 

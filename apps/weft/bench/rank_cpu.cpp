@@ -36,8 +36,6 @@ class CpuRank final : public RankDevice {
     cli::fill(static_cast<std::byte*>(to), 0, count, type, data, rank, step);
   }
   Stream stream() const override { return nullptr; }
-  Stream side_stream(int) override { return nullptr; }
-  void order(Stream, Stream) override {}
   void use() const override {}
 
   void run(Ranks::Seat&, const std::function<void()>& operation) override { operation(); }

@@ -28,10 +28,6 @@ class CudaRank final : public RankDevice {
     for (void* memory : memory_) static_cast<void>(cudaFree(memory));
     static_cast<void>(cudaEventDestroy(begin_));
     static_cast<void>(cudaEventDestroy(end_));
-    if (order_ != nullptr) static_cast<void>(cudaEventDestroy(order_));
-    for (cudaStream_t side : sides_) {
-      if (side != nullptr) static_cast<void>(cudaStreamDestroy(side));
-    }
     static_cast<void>(cudaStreamDestroy(stream_));
   }
   CudaRank(const CudaRank&) = delete;
@@ -57,17 +53,6 @@ class CudaRank final : public RankDevice {
     enqueue_produce({.buffer = to, .count = count, .type = type, .data = data, .rank = rank, .step = step}, stream_);
   }
   Stream stream() const override { return stream_; }
-  Stream side_stream(int which) override {
-    use();
-    cudaStream_t& side = sides_[which];
-    if (side == nullptr) check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "cudaStreamCreate");
-    return side;
-  }
-  void order(Stream before, Stream behind) override {
-    if (order_ == nullptr) check(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming), "cudaEventCreate");
-    check(cudaEventRecord(order_, static_cast<cudaStream_t>(before)), "cudaEventRecord");
-    check(cudaStreamWaitEvent(static_cast<cudaStream_t>(behind), order_), "cudaStreamWaitEvent");
-  }
   // Calls may come from different threads.
   void use() const override { check(cudaSetDevice(device_), "cudaSetDevice"); }
 
@@ -115,8 +100,7 @@ class CudaRank final : public RankDevice {
 
   int device_;
   cudaStream_t stream_ = nullptr;
-  cudaStream_t sides_[2] = {};
-  cudaEvent_t begin_ = nullptr, end_ = nullptr, order_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::vector<void*> memory_;
   std::vector<cudaEvent_t> marks_;
 };

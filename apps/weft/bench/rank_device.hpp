@@ -48,10 +48,6 @@ class RankDevice {
   // Writes the data that `rank` sends in `step` (cli::fill()), in the order of the stream.
   virtual void produce(void* to, std::size_t count, DataType type, Data data, int rank, int step) = 0;
   virtual Stream stream() const = 0;
-  // One of two streams beside it, and the order of two streams: what `behind` gets next waits for all that `before`
-  // has.
-  virtual Stream side_stream(int which) = 0;
-  virtual void order(Stream before, Stream behind) = 0;
   // Makes its GPU current in the calling thread. The functions here do so themselves.
   virtual void use() const = 0;
 

@@ -328,7 +328,7 @@ void MoeLayer::run(const MoeLayerCall& call) const {
     try {
       return checked(exchange, call);
     } catch (const Error& error) {
-      // Peers wait in the layer's dispatch. Of a recording they do not wait yet.
+      // Peers wait in the layer's dispatch, unless it is recorded.
       if (detail::Capture::current() == nullptr) layer->exchange.refuse_dispatch(error.what(), call.stream);
       throw;
     }

@@ -297,12 +297,14 @@ std::size_t CommunicatorState::window_bytes() const {
 }
 
 void CommunicatorState::release() {
-  // All ranks finish the calls on the GPU's queues: calls that ended halfway would leave epochs torn. If that fails,
-  // nothing has happened.
+  // All ranks have made their calls when they meet. Before that a rank must not wait for the GPU: if another one shares
+  // it, CUDA would hold back the calls which that rank still makes, and for which this rank's kernels wait.
   bootstrap_->agree_on("release", [&] {
     if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
-    fabric_->finish_calls();
   });
+  // All ranks finish the calls on the GPU's queues: calls that ended halfway would leave epochs torn. If that fails,
+  // nothing has happened.
+  bootstrap_->agree_on("release: finish calls", [&] { fabric_->finish_calls(); });
   forbid_abort();  // before the meeting after which peers' windows go
   bootstrap_->agree_on("release: end what comes now", [&] {
     for (const auto& group : groups_) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 import torch
 import weft
 from ranks import run_ranks
+
+# Streams of ranks that share a GPU must not wait for each other in one hardware queue. CUDA reads the variable when it
+# starts. A value from outside wins. Nor must a kernel be loaded at its first launch, which waits for those that run.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 
 GPUS = torch.cuda.device_count()
 RANKS = max(2, GPUS)

@@ -1,4 +1,4 @@
-// Gathers along the last dimension: a vocabulary's logits from the ranks that share it.
+// Columns of all ranks side by side: a vocabulary's logits from the ranks that share it.
 #pragma once
 
 #include <cstddef>
@@ -44,5 +44,42 @@ struct AllGatherColumnsArgs {
 // grow on arrival. The input may be the rank's own columns in the output, with the same stride, if f keeps all bits.
 // Errc::unsupported (rejected): ranks cannot reach each other's memory.
 void all_gather_columns(const Group& group, const AllGatherColumnsArgs& args);
+
+struct AllToAllColumnsArgs {
+  const void* input = nullptr;    // [input_rows, shard_columns]: this rank's columns of all groups' slots
+  void* output = nullptr;         // [output_rows, columns]: all columns of this rank's group's rows
+  std::size_t shard_columns = 0;  // as in AllGatherColumnsArgs, like all that is not explained here
+  std::size_t columns = 0;
+  std::size_t input_stride = 0;   // elements from row to row; 0: shard_columns
+  std::size_t output_stride = 0;  // elements of the output from row to row; 0: columns
+  DataType type = DataType::bf16;
+  bool output_f32 = false;
+  float scale = 1.0f;
+  float soft_cap = 0.0f;
+  // Neighbours that get the same rows, as ranks of an attention group do (ParallelLayout::attn_tp()). A divisor of the
+  // group's size; the same on every rank.
+  std::size_t group_ranks = 1;
+  Counts counts = {};           // of groups: `rows` and `slots` have size / group_ranks numbers
+  std::size_t input_rows = 0;   // rows that the input has room for: this rank's capacity for all slots
+  std::size_t output_rows = 0;  // rows that the output has room for: this rank's capacity for its group's rows
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// The rows of each group, complete, on the ranks of that group alone. With n_g rows in group g, and its slot beginning
+// at row O_g, every rank of g finds
+//   output[i, r · shard_columns + j] = f(input_r[O_g + i, j])   for i < n_g,
+// as far as the output has such a column. Nothing else is written: no rows behind the group's, and nothing behind a
+// row's columns. Pads of slots are neither read nor sent. f, the columns and their rounding are all_gather_columns';
+// with one group it is all_gather_columns by counts on the device. A rank sends each row to one group, where
+// all_gather_columns sends it to all ranks.
+//
+// It serves engines whose vocabulary is split over all ranks while attention is data parallel: SGLang gathers all logits
+// on every rank and takes its own (sgl-project/sglang#8279). `counts` come from all_gather_counts (`rows`, `slots`).
+//
+// Counts, capacities and their errors are as in all_gather_v (weft/collectives.hpp), whose algorithm this is. Pointers,
+// strides, streams, graphs, tags and thread safety are as in all_gather_columns. No output shares a byte with an input.
+// An output in symmetric memory is no faster. Errc::unsupported (rejected): ranks cannot reach each other's memory.
+void all_to_all_columns(const Group& group, const AllToAllColumnsArgs& args);
 
 }  // namespace weft

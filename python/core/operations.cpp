@@ -127,22 +127,43 @@ ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::
           .type = data_type_of("input", in)};
 }
 
-AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in) {
-  const Matrix from = matrix_of("input", in, "[rows, columns]"), to = matrix_of("output", out, "[rows, columns]");
+namespace {
+
+// The arguments of a call that puts columns together, besides the rows.
+template <class Args>
+Args column_args(const Tensor& out, const Tensor& in, const Matrix& to, const Matrix& from) {
   const DataType type = data_type_of("input", in);
   const bool output_f32 = out.type != in.type && data_type_of("output", out) == DataType::f32;
   if (!output_f32) check_type(out, in);
-  if (to.tokens != from.tokens) reject(fmt::format("output: {} rows; the input has {}", to.tokens, from.tokens));
   if (to.hidden == 0) reject(fmt::format("output: shape {}; it must have columns", out.shape_text()));
-  return {.input = in.data,
-          .output = out.data,
-          .rows = from.tokens,
-          .shard_columns = from.hidden,
-          .columns = to.hidden,
-          .input_stride = from.stride,
-          .output_stride = to.stride,
-          .type = type,
-          .output_f32 = output_f32};
+  Args args;
+  args.input = in.data;
+  args.output = out.data;
+  args.shard_columns = from.hidden;
+  args.columns = to.hidden;
+  args.input_stride = from.stride;
+  args.output_stride = to.stride;
+  args.type = type;
+  args.output_f32 = output_f32;
+  return args;
+}
+
+}  // namespace
+
+AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in) {
+  const Matrix from = matrix_of("input", in, "[rows, columns]"), to = matrix_of("output", out, "[rows, columns]");
+  if (to.tokens != from.tokens) reject(fmt::format("output: {} rows; the input has {}", to.tokens, from.tokens));
+  auto args = column_args<AllGatherColumnsArgs>(out, in, to, from);
+  args.rows = from.tokens;
+  return args;
+}
+
+AllToAllColumnsArgs all_to_all_columns_args(const Tensor& out, const Tensor& in) {
+  const Matrix from = matrix_of("input", in, "[rows, columns]"), to = matrix_of("output", out, "[rows, columns]");
+  auto args = column_args<AllToAllColumnsArgs>(out, in, to, from);
+  args.input_rows = from.tokens;
+  args.output_rows = to.tokens;
+  return args;
 }
 
 TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, const Tensor& in) {

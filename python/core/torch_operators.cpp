@@ -235,6 +235,29 @@ constexpr const char* kCrossing =
     "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
     "int slot_rows, int group_ranks, int options) -> ()";
 
+// all_to_all_columns(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int group_ranks,
+//   int sharding, int padding, int slot_rows, float scale, float soft_cap, int options) -> ()
+void all_to_all_columns(Stack& stack) {
+  const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
+  const RaggedCounts counts{rows, stack.optional()};
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, out);
+        check_device(group, in);
+        AllToAllColumnsArgs args = all_to_all_columns_args(out, in);
+        args.group_ranks = static_cast<std::size_t>(stack.integer());
+        const std::size_t groups = groups_of(group, args.group_ranks);
+        args.counts = counts.taken(stack, group, groups, groups);
+        args.scale = stack.real();
+        args.soft_cap = stack.real();
+        set_options(args, stack);
+        return args;
+      },
+      weft::all_to_all_columns);
+}
+
 // take_rows(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding,
 //   int slot_rows, int slots, int slot, int shards, int shard, bool split_slots) -> ()
 void take_rows(Stack& stack) {
@@ -291,6 +314,10 @@ const Operator kOperators[] = {
     {"all_gather_columns",
      "(Tensor(a!) output, Tensor input, int group, float scale, float soft_cap, int options) -> ()",
      kernel<all_gather_columns>},
+    {"all_to_all_columns",
+     "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int group_ranks, int sharding, "
+     "int padding, int slot_rows, float scale, float soft_cap, int options) -> ()",
+     kernel<all_to_all_columns>},
     {"top_k_columns",
      "(Tensor(a!)? values, Tensor(b!) indices, Tensor input, int group, int columns, int options) -> ()",
      kernel<top_k_columns>},

@@ -130,7 +130,9 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   }
   if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);
   if (spec.moving == Moving::gather_counts) return fill_counts(call, rank);
-  if (spec.moving == Moving::all_gather_columns) return fill_columns(call, rank);
+  if (spec.moving == Moving::all_gather_columns || spec.moving == Moving::all_to_all_columns) {
+    return fill_columns(call, rank);
+  }
   if (spec.moving == Moving::gather_sums || spec.moving == Moving::scatter_sums) return fill_crossing(call, rank);
   if (spec.moving == Moving::top_k_columns) return fill_top_k(call, rank);
   if (spec.moving == Moving::messages) return fill_messages(call, rank);

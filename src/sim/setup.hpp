@@ -46,6 +46,7 @@ enum class Moving : std::uint8_t {
   all_gather_v,      // of two tensors, or one
   reduce_scatter_v,  // into a slot with its pads
   all_gather_columns,
+  all_to_all_columns,  // `counts` are of groups
   top_k_columns,  // `count` is the columns of each rank
   gather_sums,    // crossings, of rows as in ragged calls
   scatter_sums,
@@ -100,10 +101,10 @@ struct CallSetup {
   Padding padding = Padding::max;         // ragged; aligned: to two rows, fixed: of two
   std::vector<std::int32_t> slots = {};   // ragged: of each rank, for per_rank slots
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
-  std::uint64_t columns = 0;              // all_gather_columns, top_k_columns: of all shards' rows; 0: all
+  std::uint64_t columns = 0;              // calls of columns: of all shards' rows; 0: all
   bool changed = false;                   // … whose elements are doubled and widened
   std::uint32_t k = 1, parts = 1;         // top_k_columns: as in TopKWork
-  unsigned group_ranks = 1;               // gather_counts: neighbours that share a count; crossings, all_gather_v: rows
+  unsigned group_ranks = 1;               // gather_counts: neighbours that share a count; others: rows
   bool split_slots = false;               // … or rather their slot
   bool one_hop = false;                   // crossings: if their slots have room for it
   std::vector<Letter> letters = {};       // messages: of all ranks; no two for one pair and direction

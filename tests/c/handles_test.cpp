@@ -315,6 +315,7 @@ TEST(CHandles, NullPointersAreRejected) {
   call(weft_all_gather_counts_args_init, weft_all_gather_counts, "weft_all_gather_counts_args");
   call(weft_all_reduce_rms_norm_args_init, weft_all_reduce_rms_norm, "weft_all_reduce_rms_norm_args");
   call(weft_all_gather_columns_args_init, weft_all_gather_columns, "weft_all_gather_columns_args");
+  call(weft_all_to_all_columns_args_init, weft_all_to_all_columns, "weft_all_to_all_columns_args");
   call(weft_top_k_columns_args_init, weft_top_k_columns, "weft_top_k_columns_args");
   call(weft_crossing_args_init, weft_gather_sums, "weft_crossing_args");
   call(weft_crossing_args_init, weft_scatter_sums, "weft_crossing_args");

@@ -38,6 +38,7 @@ static_assert(ends_with<weft_all_gather_counts_args>(offsetof(weft_all_gather_co
 static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, scale_group_stride), 8));
 static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, threads), 4));
 static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, reserved), 4));
+static_assert(ends_with<weft_all_to_all_columns_args>(offsetof(weft_all_to_all_columns_args, reserved), 4));
 static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, threads), 4));
 static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, threads), 4));
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));
@@ -97,6 +98,7 @@ TEST(CStructs, OfUnknownSizesAreRefused) {
   expect_sizes(weft_fp8_output_init);
   expect_sizes(weft_all_reduce_rms_norm_args_init);
   expect_sizes(weft_all_gather_columns_args_init);
+  expect_sizes(weft_all_to_all_columns_args_init);
   expect_sizes(weft_top_k_columns_args_init);
   expect_sizes(weft_crossing_args_init);
   expect_sizes(weft_take_rows_args_init);
@@ -127,6 +129,7 @@ TEST(CStructs, HaveTheDefaultsOfCpp) {
   EXPECT_EQ(initialised(weft_fp8_output_init).scaling, WEFT_FP8_PER_TOKEN);
   EXPECT_EQ(initialised(weft_all_reduce_rms_norm_args_init).epsilon, 1e-6f);
   EXPECT_EQ(initialised(weft_all_gather_columns_args_init).scale, 1.0f);
+  EXPECT_EQ(initialised(weft_all_to_all_columns_args_init).scale, 1.0f);
   EXPECT_EQ(initialised(weft_top_k_columns_args_init).k, 1u);
   const auto take = initialised(weft_take_rows_args_init);
   EXPECT_EQ(take.slots, 1u);

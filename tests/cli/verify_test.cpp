@@ -265,6 +265,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
                             "all_to_all",
                             "all_gather_columns",
                             "all_gather_columns to f32",
+                            "all_to_all_columns",
                             "top_k_columns k 1",
                             "top_k_columns k 40",
                             "gather_sums",

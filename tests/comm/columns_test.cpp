@@ -1,4 +1,4 @@
-// Gathers of columns on CPU ranks: every place, pad and change of elements, in slots, in chunks and in symmetric
+// Calls that put columns together, on CPU ranks: every place, pad and change of elements, in slots, in chunks and in symmetric
 // memory.
 #include <gtest/gtest.h>
 
@@ -27,6 +27,18 @@ TEST_P(Columns, ComeToTheirPlaces) {
   for (const Config& config : {cpu_config(), small_slots()}) {
     expect_all_well(run_world(GetParam(), config, [](Communicator& communicator, int) {
       for (const ColumnCase& c : column_cases(communicator.size())) run_on_cpu_rank(communicator, c);
+    }));
+  }
+}
+
+TEST_P(Columns, ComeToTheirGroups) {
+  for (const Config& config : {cpu_config(), small_slots()}) {
+    expect_all_well(run_world(GetParam(), config, [](Communicator& communicator, int rank) {
+      std::mt19937 delays(static_cast<unsigned>(rank));
+      for (const ColumnCase& c : group_column_cases(communicator.size())) {
+        if (delays() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 200));
+        run_on_cpu_rank(communicator, c);
+      }
     }));
   }
 }
@@ -109,6 +121,96 @@ TEST(ColumnArguments, ErrorsNameTheValueAndTheRange) {
         a.scale = 2;
       },
       "overlap");
+}
+
+TEST(ColumnArguments, OfGroupsNameTheValueAndTheRange) {
+  auto communicators = Communicator::local(1, cpu_config());
+  std::vector<std::byte> memory(4096);
+  const std::int32_t rows[] = {2};
+  const AllToAllColumnsArgs good{.input = memory.data(),
+                                 .output = memory.data() + 2048,
+                                 .shard_columns = 16,
+                                 .type = DataType::f32,
+                                 .counts = {.rows = rows},
+                                 .input_rows = 2,
+                                 .output_rows = 2};
+  const auto expect_rejected = [&](auto change, const std::string& says) {
+    AllToAllColumnsArgs args = good;
+    change(args);
+    try {
+      all_to_all_columns(communicators[0], args);
+      ADD_FAILURE() << "not rejected: " << says;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  using Args = AllToAllColumnsArgs;
+  all_to_all_columns(communicators[0], good);
+  expect_rejected([](Args& a) { a.columns = 17; }, "columns: 17 is not between 0 and 16");
+  expect_rejected([](Args& a) { a.group_ranks = 0; }, "group_ranks: 0 is no divisor of the group's 1");
+  expect_rejected([](Args& a) { a.group_ranks = 2; }, "group_ranks: 2 is no divisor of the group's 1");
+  expect_rejected([](Args& a) { a.counts.rows = nullptr; }, "counts.rows: null");
+  expect_rejected([](Args& a) { a.soft_cap = -1; }, "soft_cap: -1 is not finite, 0 or above");
+  expect_rejected([](Args& a) { a.output = const_cast<void*>(a.input); }, "overlap");
+}
+
+// Rows of a group that do not fit end the call on every rank, before anything is written.
+TEST(ColumnArguments, RowsThatDoNotFitEndTheCall) {
+  for (const bool input : {false, true}) {
+    const auto endings = run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+      const std::int32_t counts[] = {1, 3};
+      std::vector<float> shard(4 * 8), all(3 * 32, -1);
+      const bool small = rank == 3;
+      try {
+        all_to_all_columns(communicator, {.input = shard.data(),
+                                          .output = all.data(),
+                                          .shard_columns = 8,
+                                          .type = DataType::f32,
+                                          .group_ranks = 2,
+                                          .counts = {.rows = counts},
+                                          .input_rows = small && input ? 3u : 4u,
+                                          .output_rows = small && !input ? 2u : 3u});
+      } catch (const Error&) {
+        if (small) ensure(all == std::vector<float>(3 * 32, -1), "something was written");
+        throw;
+      }
+    });
+    for (std::size_t rank = 0; rank < endings.size(); ++rank) {
+      ASSERT_TRUE(endings[rank].error.has_value());
+      EXPECT_EQ(endings[rank].error->code(), rank == 3 ? Errc::capacity : Errc::peer_failed) << endings[rank].what;
+    }
+    EXPECT_NE(endings[3].what.find(input ? "4 rows" : "3 rows"), std::string::npos) << endings[3].what;
+  }
+}
+
+TEST(ColumnRecordings, FindNewCounts) {
+  expect_all_well(run_world(2, small_slots(), [](Communicator& communicator, int rank) {
+    std::vector<std::int32_t> counts{4, 0};
+    std::vector<float> shard(5 * 8), all(5 * 16);
+    const Recording recording = Recording::capture(communicator, [&] {
+      all_to_all_columns(communicator, {.input = shard.data(),
+                                        .output = all.data(),
+                                        .shard_columns = 8,
+                                        .type = DataType::f32,
+                                        .counts = {.rows = counts.data()},
+                                        .input_rows = 5,
+                                        .output_rows = 5});
+    });
+    for (const auto& next : std::vector<std::vector<std::int32_t>>{{1, 4}, {0, 5}, {3, 2}, {0, 0}}) {
+      std::ranges::copy(next, counts.begin());
+      for (std::size_t i = 0; i < shard.size(); ++i) shard[i] = static_cast<float>(rank * 100) + static_cast<float>(i);
+      std::ranges::fill(all, -1.0f);
+      recording.replay();
+      const auto mine = static_cast<std::size_t>(next[static_cast<std::size_t>(rank)]);
+      const std::size_t begin = rank == 0 ? 0 : static_cast<std::size_t>(next[0]);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::size_t row = i / 16, from = i % 16 / 8, column = i % 8;
+        const float sent = 100 * static_cast<float>(from) + static_cast<float>((begin + row) * 8 + column);
+        ensure(all[i] == (row < mine ? sent : -1), "element " + std::to_string(i) + " is of another batch");
+      }
+    }
+  }));
 }
 
 TEST(ColumnArguments, RanksThatDifferAreTold) {

@@ -174,6 +174,8 @@ TEST(Kernels, OfColumns) {
     found.add(detail::ColumnQuery<false, true>{aligned16});
     found.add(detail::ColumnQuery<true, false>{aligned16});
     found.add(detail::ColumnQuery<true, true>{aligned16});
+    found.add(detail::GroupColumnQuery<false>{aligned16});
+    found.add(detail::GroupColumnQuery<true>{aligned16});
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::ColumnFamily>().size());
 }

@@ -1,4 +1,4 @@
-// Gathers of columns on GPU ranks: the CPU tests' cases, large ones, symmetric memory, and graphs.
+// Calls that put columns together, on GPU ranks: the CPU tests' cases, large ones, symmetric memory, and graphs.
 #include "support/columns.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ class GpuColumns {
       : gpu_(gpu),
         prepared_(prepared),
         host_(gpu.host_memory(bytes())),
-        input_(gpu.device_memory(prepared.input.size())) {
+        input_(gpu.device_memory(prepared.input.size())),
+        numbers_(gpu.device_memory(kNumberBytes)) {
     output_ = output != nullptr ? output : gpu.device_memory(prepared.output.size());
     fill(prepared);
   }
@@ -31,9 +32,15 @@ class GpuColumns {
     std::ranges::copy(prepared.output, host_ + prepared.input.size());
     copy(input_, host_, prepared.input.size(), cudaMemcpyHostToDevice);
     copy(output_, host_ + prepared.input.size(), prepared.output.size(), cudaMemcpyHostToDevice);
+    const std::vector<std::int32_t> numbers = numbers_of(prepared.c);
+    copy(numbers_, reinterpret_cast<const std::byte*>(numbers.data()), numbers.size() * sizeof(std::int32_t),
+         cudaMemcpyHostToDevice);
     gpu_.synchronize();
   }
-  void call(const Group& group) { all_gather_columns(group, arguments_of(prepared_, input_, output_, gpu_.stream())); }
+  void call(const Group& group) {
+    const auto* const numbers = reinterpret_cast<const std::int32_t*>(numbers_);
+    make_column_call(group, prepared_, {input_, output_, numbers, gpu_.stream()});
+  }
   // Waits, and throws if anything is wrong.
   void check(const PreparedColumns& prepared) {
     copy(host_, output_, prepared.output.size(), cudaMemcpyDeviceToHost);
@@ -49,7 +56,8 @@ class GpuColumns {
 
   GpuRank& gpu_;
   const PreparedColumns& prepared_;
-  std::byte *host_, *input_, *output_;
+  static constexpr std::size_t kNumberBytes = 256;
+  std::byte *host_, *input_, *numbers_, *output_;
 };
 
 // Larger than lines, with room for the symmetric memory of any test.
@@ -63,6 +71,15 @@ std::vector<ColumnCase> gpu_cases(int ranks) {
 }
 constexpr std::size_t kRoom = std::size_t{16} << 20;
 
+void run_on_gpu_rank(Communicator& communicator, GpuRank& gpu, const ColumnCase& c, int rank) {
+  gpu.reset();
+  const PreparedColumns prepared = prepare(c, communicator.size(), rank);
+  GpuColumns columns(gpu, prepared);
+  columns.call(communicator);
+  columns.check(prepared);
+  communicator.check();
+}
+
 class GpuColumnGathers : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuColumnGathers, testing::ValuesIn(world_sizes({1, 2, 3, 4})));
 
@@ -70,14 +87,28 @@ TEST_P(GpuColumnGathers, ComeToTheirPlaces) {
   for (const Config& config : {gpu_config(), small_gpu_slots()}) {
     GpuWorld world = make_gpu_world(GetParam(), config);
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-      for (const ColumnCase& c : gpu_cases(communicator.size())) {
-        gpu.reset();
-        const PreparedColumns prepared = prepare(c, communicator.size(), rank);
-        GpuColumns columns(gpu, prepared);
-        columns.call(communicator);
-        columns.check(prepared);
-        communicator.check();
+      for (const ColumnCase& c : gpu_cases(communicator.size())) run_on_gpu_rank(communicator, gpu, c, rank);
+    }));
+  }
+}
+
+TEST_P(GpuColumnGathers, ComeToTheirGroups) {
+  for (const Config& config : {gpu_config(), small_gpu_slots()}) {
+    GpuWorld world = make_gpu_world(GetParam(), config);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      std::vector<ColumnCase> cases = group_column_cases(communicator.size());
+      // Chunks of many warp groups, to a busy group and to others.
+      std::vector<std::int32_t> counts(static_cast<std::size_t>(communicator.size()), 40);
+      counts.back() = 300;
+      for (const bool wide : {false, true}) {
+        cases.push_back({.rows = std::size_t{260} + 40 * counts.size(),
+                         .shard = 1'616,
+                         .output_f32 = wide,
+                         .soft_cap = wide ? 30.0f : 0.0f,
+                         .counts = counts,
+                         .seed = 100});
       }
+      for (const ColumnCase& c : cases) run_on_gpu_rank(communicator, gpu, c, rank);
     }));
   }
 }
@@ -110,6 +141,33 @@ TEST(GpuColumnGraphs, FindNewNumbers) {
     const Graph graph(gpu, [&] { columns.call(communicator); });
     for (std::uint32_t seed = 1; seed < 6; ++seed) {
       const PreparedColumns next = batch(seed);
+      columns.fill(next);
+      graph.launch(gpu.stream());
+      columns.check(next);
+    }
+    communicator.check();
+  }));
+}
+
+TEST(GpuColumnGraphs, FindNewCounts) {
+  GpuWorld& world = lasting_gpu_world(2);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    gpu.reset();
+    const auto batch = [&](std::vector<std::int32_t> counts, std::uint32_t seed) {
+      return prepare({.rows = 128,
+                      .shard = 1'024,
+                      .counts = std::move(counts),
+                      .padding = Padding::fixed,
+                      .slot_rows = 64,
+                      .room = 64,
+                      .seed = seed},
+                     2, rank);
+    };
+    const PreparedColumns first = batch({64, 1}, 0);
+    GpuColumns columns(gpu, first);
+    const Graph graph(gpu, [&] { columns.call(communicator); });
+    for (const auto& counts : std::vector<std::vector<std::int32_t>>{{3, 64}, {0, 0}, {0, 17}, {64, 64}}) {
+      const PreparedColumns next = batch(counts, 1 + static_cast<std::uint32_t>(counts[1]));
       columns.fill(next);
       graph.launch(gpu.stream());
       columns.check(next);

@@ -228,6 +228,36 @@ def test_all_gather_columns(ranks: int, dtype: str, gaps: bool) -> None:
     run_ranks(ranks, work)
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("group_ranks", [1, 2])
+@pytest.mark.parametrize("padding", ["none", "per_rank"])
+def test_all_to_all_columns(ranks: int, group_ranks: int, padding: str) -> None:
+    """Each group gets its own rows, and nothing behind them is written."""
+    if ranks % group_ranks:
+        group_ranks = ranks
+    rows = [(5, 0, 3, 1)[group] for group in range(ranks // group_ranks)]
+    slots = [count + 1 for count in rows] if padding == "per_rank" else rows
+    counts = weft.Counts(
+        np.array(rows, np.int32),
+        padding=padding,
+        slots=np.array(slots, np.int32) if padding == "per_rank" else None,
+    )
+    shards = [numbers("bf16", (sum(slots), 24), rank) for rank in range(ranks)]
+    whole = np.concatenate(shards, axis=1)[:, : 24 * ranks - 5]
+
+    def work(rank: weft.Communicator) -> None:
+        group = rank.rank // group_ranks
+        begin, count = sum(slots[:group]), rows[group]
+        y = np.full((6, whole.shape[1]), 7, np.uint16)
+        rank.world.all_to_all_columns(
+            given(y, "bf16"), given(shards[rank.rank], "bf16"), counts, group_ranks=group_ranks
+        )
+        assert y[:count].tobytes() == whole[begin : begin + count].tobytes()
+        assert (y[count:] == 7).all()
+
+    run_ranks(ranks, work)
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("wide", [False, True])
 def test_columns_are_scaled_and_capped(dtype: str, wide: bool) -> None:

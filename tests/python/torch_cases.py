@@ -34,6 +34,7 @@ class Case:
         self.own = given(self.rank, (2 + self.rank, 16)).to(device)
         self.ids = torch.arange(2 + self.rank, device=device)
         self.parts, self.everything = given(self.rank, (self.end, 16)).to(device), given(7, (self.end, 16)).to(device)
+        self.logits = given(self.rank, (self.end, 16), torch.bfloat16).to(device)
         self.table = weft.GatheredCounts(ranks, 2).words
 
     def all_reduce_(self) -> list[torch.Tensor]:
@@ -57,6 +58,12 @@ class Case:
         """Of bf16 into f32, without the last shard's pads."""
         output = torch.empty((2, 64 * self.group.size - 3), device=self.device)
         self.group.all_gather_columns(output, self.halves, scale=0.5, soft_cap=30.0)
+        return [output]
+
+    def all_to_all_columns(self) -> list[torch.Tensor]:
+        """Of bf16 into f32, to groups of one rank; rank r has as many rows as it has in ragged calls."""
+        output = torch.zeros((2 + self.rank, 16 * self.group.size - 3), device=self.device)
+        self.group.all_to_all_columns(output, self.logits, weft.torch.Counts(self.rows), scale=0.5, soft_cap=30.0)
         return [output]
 
     def top_k_columns(self) -> list[torch.Tensor]:
@@ -219,6 +226,7 @@ NAMES = [
     "reduce",
     "all_gather",
     "all_gather_columns",
+    "all_to_all_columns",
     "top_k_columns",
     "reduce_scatter",
     "all_to_all",

@@ -28,6 +28,10 @@ def through_core(case: Case, name: str) -> list[bytes]:
         y = np.empty((2, 64 * ranks - 3), np.float32)
         core.all_gather_columns(y, case.halves, scale=0.5, soft_cap=30.0)
         return [y.tobytes()]
+    if name == "all_to_all_columns":
+        y = np.zeros((2 + case.rank, 16 * ranks - 3), np.float32)
+        core.all_to_all_columns(y, case.logits, weft.Counts(rows), scale=0.5, soft_cap=30.0)
+        return [y.tobytes()]
     if name == "top_k_columns":
         values, indices = np.empty((2, 5), np.uint16), np.empty((2, 5), np.int32)
         core.top_k_columns(weft.Tensor(values, "bf16"), indices, case.halves, columns=64 * ranks - 3)

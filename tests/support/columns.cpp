@@ -78,12 +78,23 @@ std::uint64_t changed_here(const ColumnCase& c, std::uint64_t bits) {
   return map.to == DataType::f32 ? words[0] : words[0] & 0xffff;
 }
 
+std::vector<RowRange> slots_in(const ColumnCase& c) {
+  return c.padding == Padding::per_rank ? slots_of(c.counts, c.slots) : slots_of(c.counts, c.padding, c.slot_rows);
+}
+// Rows that the output has room for, and one more, which stays as it is.
+std::size_t rows_out(const PreparedColumns& prepared) {
+  return prepared.output_rows() + (prepared.c.to_groups() ? 1 : 0);
+}
+
 }  // namespace
 
 std::string describe(const ColumnCase& c) {
-  return fmt::format("{} rows of {}[{}], {} columns, f32 {}, scale {}, cap {}, gaps {} {}, shifts {} {}{}", c.rows,
+  const std::string groups = fmt::format(", to groups of {} with {} rows, {} slots of {} {}{}", c.group_ranks,
+                                         fmt::join(c.counts, " "), name(c.padding), c.slot_rows,
+                                         fmt::join(c.slots, " "), c.on_host ? ", counts on the host" : "");
+  return fmt::format("{} rows of {}[{}], {} columns, f32 {}, scale {}, cap {}, gaps {} {}, shifts {} {}{}{}", c.rows,
                      name(c.type), c.shard, c.columns, c.output_f32, c.scale, c.soft_cap, c.input_gap, c.output_gap,
-                     c.input_shift, c.output_shift, c.in_place ? ", in place" : "");
+                     c.input_shift, c.output_shift, c.in_place ? ", in place" : "", c.to_groups() ? groups : "");
 }
 
 std::vector<ColumnCase> column_cases(int ranks) {
@@ -129,13 +140,54 @@ std::vector<ColumnCase> column_cases(int ranks) {
   return cases;
 }
 
+std::vector<ColumnCase> group_column_cases(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  const ColumnCase forms[] = {
+      {.shard = 16},
+      {.shard = 7, .columns = 7 * n - 1, .input_gap = 1, .output_gap = 2, .input_shift = 3, .output_shift = 1},
+      {.shard = 24, .columns = 24 * n - 3, .output_f32 = true, .soft_cap = 30},
+      {.shard = 5, .type = DataType::i64},
+      {.shard = 1'016, .scale = 0.5f, .output_gap = 8},
+      {.shard = 1'013, .type = DataType::f16},
+  };
+  const Padding kinds[] = {Padding::none, Padding::aligned, Padding::max, Padding::fixed, Padding::per_rank};
+  std::vector<ColumnCase> cases;
+  for (std::size_t sharing = 1; sharing <= n; ++sharing) {
+    if (n % sharing != 0) continue;
+    const std::size_t groups = n / sharing;
+    for (std::size_t i = 0; i < std::size(forms) * 3; ++i) {
+      ColumnCase c = forms[i % std::size(forms)];
+      c.group_ranks = sharing;
+      c.seed = static_cast<std::uint32_t>(200 + cases.size());
+      std::mt19937 random(c.seed);
+      for (std::size_t group = 0; group < groups; ++group)
+        c.counts.push_back(static_cast<std::int32_t>(random() % 3 == 0 ? 0 : random() % 9));
+      if (i % 4 == 3) c.counts[random() % groups] = 37;  // a busy one
+      if (i == 5) c.counts.assign(groups, 0);
+      c.padding = kinds[random() % std::size(kinds)];
+      c.slot_rows = c.padding == Padding::aligned ? 4 : c.padding == Padding::fixed ? 40 : 0;
+      if (c.padding == Padding::per_rank)
+        for (const std::int32_t count : c.counts) c.slots.push_back(count + static_cast<std::int32_t>(random() % 3));
+      c.on_host = i % 2 == 1;
+      c.rows = slots_in(c).back().end;
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
 PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
   const auto [columns, input_stride, output_stride, element, wide] = shape_of(c, ranks);
   PreparedColumns prepared{.c = c, .ranks = ranks, .rank = rank, .input = {}, .output = {}, .expected = {}};
   prepared.input_begin = kGuard + c.input_shift * element;
   prepared.output_begin = kGuard + c.output_shift * wide;
+  prepared.taken = {0, c.rows};
+  if (c.to_groups()) {
+    const std::size_t own = static_cast<std::size_t>(rank) / c.group_ranks, begin = slots_in(c)[own].begin;
+    prepared.taken = {begin, begin + static_cast<std::size_t>(c.counts[own])};
+  }
   prepared.input.assign(prepared.input_begin + c.rows * input_stride * element + kGuard, kNanCanary);
-  prepared.output.assign(prepared.output_begin + c.rows * output_stride * wide + kGuard, kNanCanary);
+  prepared.output.assign(prepared.output_begin + rows_out(prepared) * output_stride * wide + kGuard, kNanCanary);
   const auto put = [](Bytes& memory, std::size_t at, std::uint64_t bits, std::size_t size) {
     std::memcpy(memory.data() + at, &bits, size);
   };
@@ -155,37 +207,60 @@ PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
     const std::size_t begin = static_cast<std::size_t>(from) * c.shard;
     for (std::size_t i = 0; i < c.rows * c.shard; ++i) {
       const std::size_t column = begin + i % c.shard;
-      if (column >= columns) continue;
-      put(prepared.expected, prepared.output_begin + (i / c.shard * output_stride + column) * wide,
+      const std::size_t row = i / c.shard;
+      if (column >= columns || row < prepared.taken.begin || row >= prepared.taken.end) continue;
+      put(prepared.expected, prepared.output_begin + ((row - prepared.taken.begin) * output_stride + column) * wide,
           oracle::get(shard, c.type, i), element);
     }
   }
   return prepared;
 }
 
-AllGatherColumnsArgs arguments_of(const PreparedColumns& prepared, std::byte* input, std::byte* output, Stream stream) {
+std::vector<std::int32_t> numbers_of(const ColumnCase& c) {
+  std::vector<std::int32_t> numbers = c.counts;
+  numbers.insert(numbers.end(), c.slots.begin(), c.slots.end());
+  return numbers;
+}
+
+void make_column_call(const Group& group, const PreparedColumns& prepared, const ColumnMemory& memory) {
   const ColumnCase& c = prepared.c;
   const ColumnShape shape = shape_of(c, prepared.ranks);
-  AllGatherColumnsArgs args{.input = input + prepared.input_begin,
-                            .output = output + prepared.output_begin,
-                            .rows = c.rows,
-                            .shard_columns = c.shard,
-                            .columns = c.columns,
-                            .input_stride = shape.input_stride,
-                            .output_stride = shape.output_stride,
-                            .type = c.type,
-                            .output_f32 = c.output_f32,
-                            .scale = c.scale,
-                            .soft_cap = c.soft_cap,
-                            .stream = stream,
-                            .tag = c.seed};
-  if (c.in_place) {
-    args.input = output + prepared.output_begin + static_cast<std::size_t>(prepared.rank) * c.shard * size_of(c.type);
-    args.input_stride = args.output_stride;
+  const auto fill = [&](auto& args) {
+    args.input = memory.input + prepared.input_begin;
+    args.output = memory.output + prepared.output_begin;
+    args.shard_columns = c.shard;
+    args.columns = c.columns;
+    args.input_stride = std::max<std::size_t>(shape.input_stride, 1);
+    args.output_stride = std::max<std::size_t>(shape.output_stride, 1);
+    args.type = c.type;
+    args.output_f32 = c.output_f32;
+    args.scale = c.scale;
+    args.soft_cap = c.soft_cap;
+    args.stream = memory.stream;
+    args.tag = c.seed;
+  };
+  if (!c.to_groups()) {
+    AllGatherColumnsArgs args{.rows = c.rows};
+    fill(args);
+    if (c.in_place) {
+      args.input = static_cast<std::byte*>(args.output) +
+                   static_cast<std::size_t>(prepared.rank) * c.shard * size_of(c.type);
+      args.input_stride = args.output_stride;
+    }
+    return all_gather_columns(group, args);
   }
-  if (args.input_stride == 0) args.input_stride = 1;
-  if (args.output_stride == 0) args.output_stride = 1;
-  return args;
+  const std::vector<std::int32_t> here = numbers_of(c);
+  const std::int32_t* const numbers = c.on_host ? here.data() : memory.numbers;
+  AllToAllColumnsArgs args{.group_ranks = c.group_ranks,
+                           .counts = {.rows = numbers,
+                                      .padding = c.padding,
+                                      .slot_rows = c.slot_rows,
+                                      .slots = c.slots.empty() ? nullptr : numbers + c.counts.size(),
+                                      .on_host = c.on_host},
+                           .input_rows = c.rows,
+                           .output_rows = prepared.output_rows()};
+  fill(args);
+  all_to_all_columns(group, args);
 }
 
 void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> output) {
@@ -197,7 +272,7 @@ void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> 
   const DataType to = c.output_f32 ? DataType::f32 : c.type;
   for (std::size_t at = 0; at < prepared.expected.size();) {
     const std::size_t in = at - prepared.output_begin, column = at >= prepared.output_begin ? in / wide % stride : 0;
-    const bool inside = at >= prepared.output_begin && in < c.rows * stride * wide && column < columns;
+    const bool inside = at >= prepared.output_begin && in < prepared.taken.size() * stride * wide && column < columns;
     if (!inside) {
       check(output[at] == prepared.expected[at], c, "byte {} outside of the columns was overwritten", at);
       ++at;
@@ -226,7 +301,8 @@ void run_on_cpu_rank(const Group& group, const ColumnCase& c, std::byte* symmetr
   std::ranges::copy(prepared.input, input.content().begin());
   std::byte* const to = symmetric != nullptr ? symmetric : output.content().data();
   std::ranges::copy(prepared.output, to);
-  all_gather_columns(group, arguments_of(prepared, input.content().data(), to, nullptr));
+  const std::vector<std::int32_t> numbers = numbers_of(c);
+  make_column_call(group, prepared, {input.content().data(), to, numbers.data(), nullptr});
   expect_columns(prepared, {to, prepared.output.size()});
   check(std::ranges::equal(input.content(), prepared.input), c, "the input was changed");
 }

@@ -1,6 +1,7 @@
-// Gathers of columns with known answers, the same for CPU ranks and GPU ranks.
+// Calls that put columns together, with known answers, the same for CPU ranks and GPU ranks.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "support/cases.hpp"
 #include "weft/columns.hpp"
+#include "weft/parallel.hpp"
 
 namespace weft::test {
 
@@ -21,12 +23,24 @@ struct ColumnCase {
   std::size_t input_gap = 0, output_gap = 0;      // elements between rows
   std::size_t input_shift = 0, output_shift = 0;  // elements from an aligned address
   bool in_place = false;
+  // all_to_all_columns: `rows` are those of all slots. None: all_gather_columns.
+  std::vector<std::int32_t> counts = {};
+  std::size_t group_ranks = 1;
+  Padding padding = Padding::none;
+  std::size_t slot_rows = 0;
+  std::vector<std::int32_t> slots = {};
+  bool on_host = false;
+  std::size_t room = 0;  // rows that outputs have room for; 0: as many as they need
   std::uint32_t seed = 0;
+
+  bool to_groups() const { return !counts.empty(); }
 };
 std::string describe(const ColumnCase& c);
 
 // Lines and chunks, pads of any length, rows of any width at any address, every type and every change of elements.
 std::vector<ColumnCase> column_cases(int ranks);
+// The same to groups of every size, with every kind of slot, groups without rows and one busy group.
+std::vector<ColumnCase> group_column_cases(int ranks);
 // Room for any of their tensors.
 inline constexpr std::size_t kColumnBytes = std::size_t{4} << 20;
 
@@ -36,10 +50,20 @@ struct PreparedColumns {
   int ranks = 0, rank = 0;
   Bytes input, output, expected;
   std::size_t input_begin = 0, output_begin = 0;
+  RowRange taken = {};  // rows of the inputs that come to this rank
+
+  std::size_t output_rows() const { return std::max(taken.size(), c.room); }
 };
 PreparedColumns prepare(const ColumnCase& c, int ranks, int rank);
 // `input`, `output`: memory with the contents of `prepared`; the input of a call in place is not read.
-AllGatherColumnsArgs arguments_of(const PreparedColumns& prepared, std::byte* input, std::byte* output, Stream stream);
+// `numbers`: counts, and slots behind them, where kernels can read them.
+struct ColumnMemory {
+  std::byte *input, *output;
+  const std::int32_t* numbers;
+  Stream stream;
+};
+void make_column_call(const Group& group, const PreparedColumns& prepared, const ColumnMemory& memory);
+std::vector<std::int32_t> numbers_of(const ColumnCase& c);
 // Throws if the memory of the output differs from what is expected.
 void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> output);
 

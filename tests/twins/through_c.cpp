@@ -38,6 +38,17 @@ void fill_rooted(C& c, const Cpp& args) {
   fill_launch(c, args);
 }
 
+void fill_columns(auto& c, const auto& args) {
+  fill_rows(c, args);
+  c.shard_columns = args.shard_columns;
+  c.columns = args.columns;
+  c.type = number(args.type);
+  c.output_f32 = args.output_f32;
+  c.scale = args.scale;
+  c.soft_cap = args.soft_cap;
+  fill_launch(c, args);
+}
+
 void cross(weft_code (*run)(const weft_group*, const weft_crossing_args*), const Group& group,
            const CrossingArgs& args) {
   const weft_counts counts = c_of(args.counts);
@@ -281,16 +292,24 @@ void __wrap__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgs
                                                                                   const AllGatherColumnsArgs& args) {
   if (in_c) return __real__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgsE(group, args);
   weft_all_gather_columns_args c = init(weft_all_gather_columns_args_init);
-  fill_rows(c, args);
+  fill_columns(c, args);
   c.rows = args.rows;
-  c.shard_columns = args.shard_columns;
-  c.columns = args.columns;
-  c.type = number(args.type);
-  c.output_f32 = args.output_f32;
-  c.scale = args.scale;
-  c.soft_cap = args.soft_cap;
-  fill_launch(c, args);
   call_c(weft_all_gather_columns, handle(group), &c);
+}
+
+void __real__ZN4weft18all_to_all_columnsERKNS_5GroupERKNS_19AllToAllColumnsArgsE(const Group&,
+                                                                                 const AllToAllColumnsArgs&);
+void __wrap__ZN4weft18all_to_all_columnsERKNS_5GroupERKNS_19AllToAllColumnsArgsE(const Group& group,
+                                                                                 const AllToAllColumnsArgs& args) {
+  if (in_c) return __real__ZN4weft18all_to_all_columnsERKNS_5GroupERKNS_19AllToAllColumnsArgsE(group, args);
+  const weft_counts counts = c_of(args.counts);
+  weft_all_to_all_columns_args c = init(weft_all_to_all_columns_args_init);
+  fill_columns(c, args);
+  c.group_ranks = args.group_ranks;
+  c.counts = &counts;
+  c.input_rows = args.input_rows;
+  c.output_rows = args.output_rows;
+  call_c(weft_all_to_all_columns, handle(group), &c);
 }
 
 void __real__ZN4weft13top_k_columnsERKNS_5GroupERKNS_15TopKColumnsArgsE(const Group&, const TopKColumnsArgs&);

@@ -196,6 +196,16 @@ void EveryOperation::add_ragged() {
   };
   add_crossing("gather_sums", gather_sums);
   add_crossing("scatter_sums", scatter_sums);
+  calls_.push_back({"all_to_all_columns", [=, this](std::uint32_t tag) {
+                      all_to_all_columns(communicator_, {.input = all,
+                                                         .output = other,
+                                                         .shard_columns = kHidden / ranks_,
+                                                         .counts = counts,
+                                                         .input_rows = whole,
+                                                         .output_rows = kRows,
+                                                         .stream = device_.stream(),
+                                                         .tag = tag});
+                    }});
   calls_.push_back(
       {"all_gather_counts", [=, this](std::uint32_t tag) {
          all_gather_counts(

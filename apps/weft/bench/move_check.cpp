@@ -144,6 +144,41 @@ Result check_columns(Ranks& ranks, const ColumnsCheck& of) {
   });
 }
 
+// Rank r gets r + 1 rows, without the last shard's last column.
+Result check_group_columns(Ranks& ranks, std::size_t shard) {
+  const auto size = static_cast<std::size_t>(ranks.world_size());
+  const std::size_t columns = size * shard - 1, all_rows = size * (size + 1) / 2;
+  const ReferenceArgs sent{.count = all_rows * shard, .type = DataType::bf16, .data = Data::random};
+  return check(ranks, sent, [=](const Ranks::Seat& seat) {
+    const auto own = static_cast<std::size_t>(seat.rank()), rows = own + 1, first = own * rows / 2;
+    return Part{.output = rows * columns,
+                .call =
+                    [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
+                      std::vector<std::int32_t> counts(size);
+                      for (std::size_t rank = 0; rank < size; ++rank) counts[rank] = static_cast<std::int32_t>(rank) + 1;
+                      all_to_all_columns(caller.communicator(), {.input = input,
+                                                                 .output = output,
+                                                                 .shard_columns = shard,
+                                                                 .columns = columns,
+                                                                 .counts = {.rows = counts.data(), .on_host = true},
+                                                                 .input_rows = all_rows,
+                                                                 .output_rows = rows,
+                                                                 .stream = device.stream()});
+                    },
+                .want =
+                    [=](std::byte* wanted) {
+                      std::vector<std::byte> from(sent.count * 2);
+                      for (std::size_t rank = 0; rank < size; ++rank) {
+                        sent_by(static_cast<int>(rank), sent, 0, sent.count, from.data());
+                        const std::size_t kept = std::min(shard, columns - rank * shard);
+                        for (std::size_t row = 0; row < rows; ++row)
+                          std::memcpy(wanted + (row * columns + rank * shard) * 2, &from[(first + row) * shard * 2],
+                                      kept * 2);
+                      }
+                    }};
+  });
+}
+
 // Every rank sends `words` words to the next one.
 Result check_ring(Ranks& ranks, std::size_t words) {
   const int size = ranks.world_size();
@@ -286,6 +321,9 @@ std::vector<MoveCheck> move_checks(int ranks) {
     all.push_back({of.output_f32 ? "all_gather_columns to f32" : "all_gather_columns",
                    size * of.rows * of.shard * (of.output_f32 ? 4 : 2),
                    [=](Ranks& world) { return check_columns(world, of); }});
+  for (const std::size_t shard : {std::size_t{41}, std::size_t{4096}})
+    all.push_back({"all_to_all_columns", size * (size + 1) / 2 * shard * 2,
+                   [=](Ranks& world) { return check_group_columns(world, shard); }});
   for (const std::size_t k : {std::size_t{1}, std::size_t{40}}) {
     constexpr std::size_t rows = 3, shard = 900;
     all.push_back({fmt::format("top_k_columns k {}", k), size * rows * shard * 2,

@@ -6,6 +6,7 @@ import torch
 
 from weft._core import Group as CoreGroup
 from weft.torch import _operators as operators
+from weft.torch._counts import Counts
 from weft.torch._operators import CURRENT_STREAM, Watched, is_compiling
 
 
@@ -35,6 +36,26 @@ class Columns:
             except Watched:
                 pass
         operators.call(operators.ops.all_gather_columns.default, output, input, self.number, scale, soft_cap, options)
+
+    def all_to_all_columns(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        counts: Counts,
+        *,
+        group_ranks: int = 1,
+        scale: float = 1.0,
+        soft_cap: float = 0.0,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = all columns of the rows of this rank's group. Counts are of groups of `group_ranks` neighbours."""
+        options = operators.options(tag, blocks, threads)
+        rules = group_ranks, counts.sharding, counts.padding, counts.slot_rows, scale, soft_cap
+        operators.call(
+            operators.ops.all_to_all_columns.default, output, input, counts.rows, counts.slots, self.number, *rules, options
+        )
 
     def top_k_columns(
         self,

@@ -49,6 +49,7 @@ def _define() -> None:
         "all_to_all",
         "reduce_scatter_tensor",
         "all_gather_columns",
+        "all_to_all_columns",
         "top_k_columns",
         "broadcast_",
         "barrier",

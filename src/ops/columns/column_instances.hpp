@@ -1,4 +1,4 @@
-// All kernels of gathers of columns.
+// All kernels that put columns together.
 #pragma once
 
 #include "kernel/instances.hpp"
@@ -7,14 +7,15 @@
 
 namespace weft::detail {
 
-template <bool mapped, bool symmetric>
+template <class Partition, bool symmetric = false>
 using ColumnsOf = Instances<
-    Instance<PushCopy<ColumnPartition<mapped>, false, 1, symmetric>,
-             ColumnQuery<mapped, symmetric>{.aligned16 = false}>,
-    Instance<PushCopy<ColumnPartition<mapped>, true, 1, symmetric>, ColumnQuery<mapped, symmetric>{.aligned16 = true}>>;
+    Instance<PushCopy<Partition, false, 1, symmetric>, CopyQuery<Partition, 1, symmetric>{.aligned16 = false}>,
+    Instance<PushCopy<Partition, true, 1, symmetric>, CopyQuery<Partition, 1, symmetric>{.aligned16 = true}>>;
 
 struct ColumnFamily {
-  using List = Join<ColumnsOf<false, false>, ColumnsOf<false, true>, ColumnsOf<true, false>, ColumnsOf<true, true>>;
+  using List = Join<ColumnsOf<ColumnPartition<false>>, ColumnsOf<ColumnPartition<false>, true>,
+                    ColumnsOf<ColumnPartition<true>>, ColumnsOf<ColumnPartition<true>, true>,
+                    ColumnsOf<GroupColumnPartition<false>>, ColumnsOf<GroupColumnPartition<true>>>;
 };
 
 }  // namespace weft::detail

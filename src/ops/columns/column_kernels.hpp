@@ -1,4 +1,4 @@
-// Finds the kernel that serves a gather of columns.
+// Finds the kernels that put columns together.
 #pragma once
 
 #include "kernel/kernel.hpp"
@@ -11,5 +11,7 @@ struct ColumnFamily;  // ops/columns/column_instances.hpp
 
 template <bool mapped, bool symmetric>
 using ColumnQuery = CopyQuery<ColumnPartition<mapped>, 1, symmetric>;
+template <bool mapped>
+using GroupColumnQuery = CopyQuery<GroupColumnPartition<mapped>, 1>;
 
 }  // namespace weft::detail

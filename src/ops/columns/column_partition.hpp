@@ -1,5 +1,5 @@
-// Shares of a gather of columns: every output row holds the rows of all ranks side by side. Messages are equal, and
-// begin one behind the other in a row. The last columns may be pads, which the output has no room for.
+// Shares of calls that put columns together: every output row holds the rows of all ranks side by side. Messages begin
+// one behind the other in a row. The last columns may be pads, which the output has no room for.
 #pragma once
 
 #include <cstddef>
@@ -118,14 +118,10 @@ class Columns {
 
 // `mapped`: elements are changed on their way to the output.
 template <bool mapped>
-struct ColumnPartition : EqualPartition {
+struct ColumnPlaces {
   std::uint64_t columns_bytes;  // of an output row, before elements are widened
   MapOf<mapped> map = {};
 
-  template <Team T>
-  WEFT_FN const ColumnPartition& table(T&) const {
-    return *this;
-  }
   // The sender's part, if peers cannot change elements on arrival: elements keep their size then.
   WEFT_FN Pack changed(const Pack& payload) const {
     if constexpr (mapped) {
@@ -149,6 +145,53 @@ struct ColumnPartition : EqualPartition {
                                        .stride = t.output_stride,
                                        .map = map});
   }
+};
+
+// All ranks get all rows.
+template <bool mapped>
+struct ColumnPartition : EqualPartition, ColumnPlaces<mapped> {
+  template <Team T>
+  WEFT_FN const ColumnPartition& table(T&) const {
+    return *this;
+  }
+};
+
+// Ranks are groups of neighbours, and counts are of groups. Each rank has its columns of all groups' slots, and gets its
+// own group's rows.
+template <Team T, bool mapped>
+class GroupColumnTable : public CountedTable<T>, public ColumnPlaces<mapped> {
+ public:
+  WEFT_FN GroupColumnTable(T& team, const ColumnPlaces<mapped>& places, std::uint32_t groups, std::uint32_t group_ranks)
+      : CountedTable<T>(team), ColumnPlaces<mapped>(places), groups_(groups), group_ranks_(group_ranks) {}
+
+  WEFT_FN std::uint64_t rows_for(std::uint32_t receiver) const { return this->rows_of(receiver / group_ranks_); }
+  WEFT_FN std::uint64_t input_row(std::uint32_t receiver) const { return this->offset_of(receiver / group_ranks_); }
+  WEFT_FN std::uint64_t hash(std::uint32_t) const { return CountedTable<T>::hash(groups_); }
+
+ private:
+  std::uint32_t groups_, group_ranks_;
+};
+
+// `ranks` are groups.
+template <bool mapped>
+struct GroupColumnPartition : CountedPartition, ColumnPlaces<mapped> {
+  std::uint32_t group_ranks;
+
+  static constexpr bool kFirstRowKnown = false;
+  static constexpr bool kPadded = false;
+  template <Team T>
+  WEFT_FN GroupColumnTable<T, mapped> table(T& team) const {
+    return {team, *this, ranks, group_ranks};
+  }
+  template <Team T, class Note = NothingNoted>
+  WEFT_FN bool prepare(T& team, const Call& call, const Prefetched& prefetched, Note note = {}) const {
+    return prepare_for(team, call.rank / group_ranks, prefetched, note);
+  }
+  template <Team T>
+  WEFT_FN MisfitInfo misfit(T&, std::uint32_t rank) const {
+    return find_misfit(static_cast<const CountedPartition&>(*this), rank / group_ranks);
+  }
+  WEFT_FN bool same_for_all() const { return false; }
 };
 
 }  // namespace weft::detail

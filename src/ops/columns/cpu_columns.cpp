@@ -14,5 +14,7 @@ template KernelFor<ColumnQuery<false, false>::Work> find_kernel(const ColumnQuer
 template KernelFor<ColumnQuery<false, true>::Work> find_kernel(const ColumnQuery<false, true>&);
 template KernelFor<ColumnQuery<true, false>::Work> find_kernel(const ColumnQuery<true, false>&);
 template KernelFor<ColumnQuery<true, true>::Work> find_kernel(const ColumnQuery<true, true>&);
+template KernelFor<GroupColumnQuery<false>::Work> find_kernel(const GroupColumnQuery<false>&);
+template KernelFor<GroupColumnQuery<true>::Work> find_kernel(const GroupColumnQuery<true>&);
 
 }  // namespace weft::detail

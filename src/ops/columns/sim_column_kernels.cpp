@@ -17,5 +17,7 @@ template Kernel find_column_kernel(const Wanted<detail::ColumnQuery<false, false
 template Kernel find_column_kernel(const Wanted<detail::ColumnQuery<false, true>>&, const RunAs&);
 template Kernel find_column_kernel(const Wanted<detail::ColumnQuery<true, false>>&, const RunAs&);
 template Kernel find_column_kernel(const Wanted<detail::ColumnQuery<true, true>>&, const RunAs&);
+template Kernel find_column_kernel(const Wanted<detail::GroupColumnQuery<false>>&, const RunAs&);
+template Kernel find_column_kernel(const Wanted<detail::GroupColumnQuery<true>>&, const RunAs&);
 
 }  // namespace weft::sim

@@ -1,4 +1,4 @@
-// The production templates of gathers of columns, instantiated for the simulator's team.
+// The production templates that put columns together, instantiated for the simulator's team.
 #pragma once
 
 #include "ops/columns/column_kernels.hpp"

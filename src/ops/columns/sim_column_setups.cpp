@@ -1,6 +1,8 @@
-// Set-ups of gathers of columns. The protocol is the gather's own, and its set-ups search it. These show that columns
-// come to their places, pads to none, on every way and beside other calls.
+// Set-ups of calls that put columns together. The protocol is the gather's own, and its set-ups search it. These show
+// that columns come to their places, pads to none, rows to their groups alone, on every way and beside other calls.
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "sim/setup.hpp"
@@ -28,6 +30,20 @@ std::vector<CallSetup> symmetric_calls() {
   return calls;
 }
 
+// To groups with other numbers of rows than their peers: as they are, and changed.
+std::vector<CallSetup> calls_to(std::vector<std::int32_t> counts, bool flows, unsigned group_ranks = 1) {
+  CallSetup call{.count = 8,
+                 .moving = Moving::all_to_all_columns,
+                 .flows = flows,
+                 .counts = std::move(counts),
+                 .padding = Padding::none,
+                 .group_ranks = group_ranks};
+  std::vector<CallSetup> calls(2, call);
+  calls[1].changed = true;
+  std::ranges::reverse(calls[1].counts);
+  return calls;
+}
+
 }  // namespace
 
 std::vector<Setup> small_column_setups() {
@@ -40,6 +56,9 @@ std::vector<Setup> small_column_setups() {
        .calls = symmetric_calls(),
        .bound = 1,
        .symmetric_bytes = 128},
+      {.name = "columns-groups-one-go", .calls = calls_to({1, 2}, false), .bound = 1},
+      {.name = "columns-groups-one-go-cpu", .atomic_bytes = 8, .one_thread = true, .calls = calls_to({2, 0}, false)},
+      {.name = "columns-groups-chunks", .calls = calls_to({1, 4}, true), .bound = 1, .pipeline_slots = 2},
   };
 }
 
@@ -51,6 +70,10 @@ std::vector<Setup> large_column_setups() {
     calls.push_back({.count = 9});
     for (const CallSetup& call : calls_of(true)) calls.push_back(call);
     calls.push_back({.count = 8, .moving = Moving::all_gather, .flows = true});
+    const std::vector<std::int32_t> counts = ranks == 3 ? std::vector{2, 0, 4} : std::vector{2, 5};
+    for (const bool flows : {false, true}) {
+      for (const CallSetup& call : calls_to(counts, flows, ranks == 4 ? 2 : 1)) calls.push_back(call);
+    }
     for (const CallSetup& call : symmetric_calls()) calls.push_back(call);
     calls.push_back({.count = 8, .moving = Moving::all_gather});
     setups.push_back({.name = fmt::format("columns-mixed-ranks{}", ranks),

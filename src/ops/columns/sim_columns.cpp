@@ -1,9 +1,12 @@
-// Gathers of columns as calls of a program: their tensors, and the expected outputs.
+// Calls that put columns together, as calls of a program: their tensors, and the expected outputs.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "numeric/rows.hpp"
 #include "ops/columns/sim_column_kernels.hpp"
+#include "ops/moves/sim_move_kernels.hpp"
+#include "ops/moves/sim_slots.hpp"
 #include "sim/all_reduce.hpp"
 
 namespace weft::sim {
@@ -16,7 +19,15 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
   const std::size_t element = size_of(setup_.type), widening = spec.changed ? 2 : 1;
   const std::uint64_t shard = spec.count, columns = spec.columns != 0 ? spec.columns : n * shard;
   const auto bytes = [](std::uint64_t size) { return (size + 15) / 16 * 16 + 32; };
-  const std::uint64_t inputs = spec.rows * shard * element, outputs = spec.rows * columns * element * widening;
+  // Rows of the input, and those of them that come to this rank.
+  const bool to_groups = spec.moving == Moving::all_to_all_columns;
+  const Slots slots = to_groups ? slots_of(spec, n / spec.group_ranks) : Slots{};
+  const std::size_t group = me / spec.group_ranks;
+  const std::uint64_t rows = to_groups ? slots.begins.back() : spec.rows;
+  const std::uint64_t first = to_groups ? slots.begins[group] : 0, taken = to_groups ? slots.rows[group] : rows;
+  // Room for the rows of any group, so that a wrong rank's rows are found and overwrite nothing else.
+  const std::uint64_t room = to_groups ? *std::ranges::max_element(slots.rows) : rows;
+  const std::uint64_t inputs = rows * shard * element, outputs = room * columns * element * widening;
   Tensors& t = tensors(call, rank);
   auto* const memory =
       reinterpret_cast<std::byte*>(make_tensors(call, rank, 16 + bytes(inputs) + bytes(outputs)).data());
@@ -29,13 +40,13 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
   const auto put = [](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t value, std::size_t size) {
     std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at, &value, size);
   };
-  for (std::uint64_t i = 0; i < spec.rows * shard; ++i) {
+  for (std::uint64_t i = 0; i < rows * shard; ++i) {
     put(t.initial, input + i * element, bits(me, i / shard, i % shard), element);
   }
   t.expected = t.initial;
-  for (std::uint64_t row = 0; row < spec.rows && !world_.stale(call); ++row) {
+  for (std::uint64_t row = 0; row < taken && !world_.stale(call); ++row) {
     for (std::uint64_t column = 0; column < columns; ++column) {
-      const std::uint64_t value = bits(column / shard, row, column % shard);
+      const std::uint64_t value = bits(column / shard, first + row, column % shard);
       const std::size_t at = output + (row * columns + column) * element * widening;
       const float twice = 2 * std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
       put(t.expected, at, spec.changed ? std::bit_cast<std::uint32_t>(twice) : value, element * widening);
@@ -52,7 +63,7 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
                                   .output_stride = columns * element * widening};
   const bool aligned16 = detail::rows_are_aligned16(tensor.input, tensor.row_bytes, tensor.input_stride) &&
                          detail::rows_are_aligned16(tensor.output, tensor.row_bytes, tensor.output_stride);
-  const auto find = [&]<bool symmetric>(const auto& partition) {
+  const auto find = [&]<bool symmetric = false>(const auto& partition) {
     using Query = detail::CopyQuery<std::remove_cvref_t<decltype(partition)>, 1, symmetric>;
     Wanted<Query> wanted{.query = {.aligned16 = aligned16}, .work = {}};
     wanted.work.partition = partition;
@@ -70,12 +81,25 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
     return spec.symmetric ? find.operator()<true>(partition) : find.operator()<false>(partition);
   };
   const std::uint64_t columns_bytes = columns * element;
-  if (spec.changed) {
-    t.kernel = place(detail::ColumnPartition<true>{
-        shares, columns_bytes, {.from = setup_.type, .to = DataType::f32, .factor = 2, .soft_cap = 0}});
-  } else {
-    t.kernel = place(detail::ColumnPartition<false>{shares, columns_bytes});
+  const detail::ColumnPlaces<true> doubled{
+      columns_bytes, {.from = setup_.type, .to = DataType::f32, .factor = 2, .soft_cap = 0}};
+  const detail::ColumnPlaces<false> kept{columns_bytes, {}};
+  if (!to_groups) {
+    t.kernel = spec.changed ? place(detail::ColumnPartition<true>{shares, doubled})
+                            : place(detail::ColumnPartition<false>{shares, kept});
+    return;
   }
+  const detail::CountedPartition counted{.counts = spec.counts.data(),
+                                         .ranks = static_cast<std::uint32_t>(n / spec.group_ranks),
+                                         .sharding = Sharding::none,
+                                         .padding = spec.padding,
+                                         .slot_rows = kSlotRows,
+                                         .slots = spec.slots.data(),
+                                         .own_padded = false,
+                                         .own_rows = room,
+                                         .whole_rows = rows};
+  t.kernel = spec.changed ? find(detail::GroupColumnPartition<true>{counted, doubled, spec.group_ranks})
+                          : find(detail::GroupColumnPartition<false>{counted, kept, spec.group_ranks});
 }
 
 }  // namespace weft::sim

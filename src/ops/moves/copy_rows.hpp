@@ -17,6 +17,18 @@ WEFT_FN Rows<aligned16> outgoing(const Table& table, const CopyTensor& t, std::u
   const auto* const from = static_cast<const std::byte*>(t.input);
   return {from + table.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
 }
+// Shares whose messages have the receiver's rows instead of the sender's (ops/columns).
+template <class Table>
+concept ForReceivers = requires(const Table& table) { table.rows_for(0u); };
+template <class Table>
+WEFT_FN std::uint64_t rows_between(const Table& table, std::uint32_t sender, std::uint32_t receiver) {
+  if constexpr (ForReceivers<Table>) {
+    return table.rows_for(receiver);
+  } else {
+    return table.rows_of(sender);
+  }
+}
+
 // Shares whose rows do not lie side by side in the output bring places of their own (ops/columns).
 template <class Table, bool aligned16>
 concept HasPlaces = requires(const Table& table, const CopyTensor& t) {

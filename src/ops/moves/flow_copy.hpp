@@ -35,18 +35,32 @@ struct FlowCopy {
     const Table& table;
     Route route;
 
-    WEFT_FN std::uint64_t packs_of(std::uint32_t owner) const { return length<InPacks>(work, table.rows_of(owner)); }
-    WEFT_FN std::uint64_t chunks_of(std::uint32_t owner) const { return route.wide().chunks_of(packs_of(owner)); }
-    WEFT_FN bool has(std::uint32_t owner, std::uint64_t chunk) const { return chunk < chunks_of(owner); }
+    // Of the message from its owner to a receiver.
+    WEFT_FN std::uint64_t packs_of(std::uint32_t owner, std::uint32_t receiver) const {
+      return length<InPacks>(work, rows_between(table, owner, receiver));
+    }
+    WEFT_FN std::uint64_t chunks_of(std::uint32_t owner, std::uint32_t receiver) const {
+      return route.wide().chunks_of(packs_of(owner, receiver));
+    }
+    WEFT_FN bool has(std::uint32_t owner, std::uint32_t receiver, std::uint64_t chunk) const {
+      return chunk < chunks_of(owner, receiver);
+    }
+    // Usually all receivers have a chunk or none.
+    WEFT_FN bool has_any(std::uint32_t owner, std::uint64_t chunk) const {
+      return ForReceivers<Table> || has(owner, s.rank(), chunk);
+    }
+    WEFT_FN bool is_among(std::uint32_t owner, std::uint32_t receiver, std::uint64_t chunk) const {
+      return !ForReceivers<Table> || has(owner, receiver, chunk);
+    }
 
     // With one tensor the values that are equal for all packs are computed once.
     WEFT_FN Out outgoing(std::uint64_t chunk, std::uint32_t receiver) const {
-      Out part{table.rows_of(s.rank()), chunk * s.layout().pipeline_packs, receiver, {}};
+      Out part{rows_between(table, s.rank(), receiver), chunk * s.layout().pipeline_packs, receiver, {}};
       if constexpr (Work::kOneTensor) part.only = rows_out(work.tensor[0], part);
       return part;
     }
     WEFT_FN In incoming(std::uint64_t chunk, std::uint32_t owner) const {
-      In part{table.rows_of(owner), chunk * s.layout().pipeline_packs, owner, {}};
+      In part{rows_between(table, owner, s.rank()), chunk * s.layout().pipeline_packs, owner, {}};
       if constexpr (Work::kOneTensor) part.only = rows_in(work.tensor[0], part);
       return part;
     }
@@ -110,9 +124,9 @@ struct FlowCopy {
   template <Team T, class Table>
   static WEFT_FN void copy_own(T& team, const Copy<Table>& copy, const Flow::Role& role) {
     const std::uint32_t self = copy.s.rank();
-    const std::uint64_t all = copy.chunks_of(self), apart = chunks_apart(team, copy.work);
+    const std::uint64_t all = copy.chunks_of(self, self), apart = chunks_apart(team, copy.work);
     for (std::uint64_t chunk = role.block; chunk < (apart < all ? apart : all); chunk += role.blocks) {
-      const std::uint32_t packs[] = {copy.route.wide().packs_in(chunk, copy.packs_of(self))};
+      const std::uint32_t packs[] = {copy.route.wide().packs_in(chunk, copy.packs_of(self, self))};
       const auto from = copy.outgoing(chunk, self);
       const auto to = copy.incoming(chunk, self);
       each_pack<kAtOnce>(
@@ -124,10 +138,10 @@ struct FlowCopy {
   template <Team T, class Table>
   static WEFT_FN bool to_relay(T& team, const Copy<Table>& copy, std::uint64_t chunk) {
     const std::uint32_t self = copy.s.rank(), relay = copy.route.relay_of(self, chunk);
-    if (relay == self || !copy.has(self, chunk)) return true;
+    if (relay == self || !copy.has(self, relay, chunk)) return true;
     const Flow flow = copy.route.narrow();
     const bool first = team.thread_rank() == 0;
-    const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(self))};
+    const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(self, relay))};
     const auto own = copy.outgoing(chunk, relay);
     const auto kept = copy.incoming(chunk, self);
     Pack* const to = flow.slot(relay, chunk, self);
@@ -149,16 +163,17 @@ struct FlowCopy {
   template <Team T, class Table>
   static WEFT_FN bool to_all(T& team, const Copy<Table>& copy, std::uint64_t chunk) {
     const std::uint32_t self = copy.s.rank(), owner = copy.route.owner_at(self, chunk);
-    if (!copy.has(owner, chunk)) return true;
+    if (!copy.has_any(owner, chunk)) return true;
     const Flow from_owner = copy.route.narrow(), flow = copy.route.wide();
     const auto ready = [&] {
       return Flow::each_peer(team, copy.s, [&](std::uint32_t peer) {
-        return peer == owner ? from_owner.await_chunk(team, owner, chunk) : flow.await_slot(team, peer, chunk);
+        if (peer == owner) return from_owner.await_chunk(team, owner, chunk);
+        return !copy.is_among(owner, peer, chunk) || flow.await_slot(team, peer, chunk);
       });
     };
     if (copy.work.partition.same_for_all()) {
       if (!put_same(team, copy, owner, chunk, ready)) return false;
-    } else if constexpr (Partition::kKnown) {
+    } else if constexpr (Partition::kKnown || ForReceivers<Table>) {
       if (!ready()) return false;
       put_different(team, copy, chunk);
     }
@@ -166,7 +181,7 @@ struct FlowCopy {
     Flow::tell_peers(team, copy.s, [&](std::uint32_t peer) {
       if (peer == owner) {
         from_owner.give_credit(team, owner, chunk);
-      } else {
+      } else if (copy.is_among(owner, peer, chunk)) {
         flow.announce(team, peer, chunk);
       }
     });
@@ -179,7 +194,7 @@ struct FlowCopy {
                                Ready ready) {
     const std::uint32_t self = copy.s.rank(), size = copy.s.size();
     const Flow flow = copy.route.wide();
-    const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(owner))};
+    const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(owner, self))};
     const Pack* const passed = owner != self ? copy.route.narrow().slot(self, chunk, owner) : nullptr;
     const auto own = copy.outgoing(chunk, self);
     const auto kept = copy.incoming(chunk, owner);
@@ -221,7 +236,7 @@ struct FlowCopy {
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (turn + k >= size) break;
         const std::uint32_t peer = rank_after(self, turn + k, size);
-        packs[k] = flow.packs_in(chunk, copy.packs_of(self));
+        packs[k] = flow.packs_in(chunk, copy.packs_of(self, peer));
         from[k] = copy.outgoing(chunk, peer);
         to[k] = flow.slot(peer, chunk, self);
       }
@@ -238,7 +253,7 @@ struct FlowCopy {
     const Flow flow = copy.route.wide();
     const auto brings = [&](std::uint32_t peer) {
       const std::uint32_t owner = copy.route.owner_at(peer, chunk);
-      return owner != self && copy.has(owner, chunk);
+      return owner != self && copy.has(owner, self, chunk);
     };
     if (!Flow::each_peer(team, copy.s,
                          [&](std::uint32_t peer) { return !brings(peer) || flow.await_chunk(team, peer, chunk); })) {
@@ -253,7 +268,7 @@ struct FlowCopy {
         if (turn + k >= copy.s.size()) break;
         const std::uint32_t peer = rank_before(self, turn + k, copy.s.size());
         const std::uint32_t owner = copy.route.owner_at(peer, chunk);
-        if (brings(peer)) packs[k] = flow.packs_in(chunk, copy.packs_of(owner));
+        if (brings(peer)) packs[k] = flow.packs_in(chunk, copy.packs_of(owner, self));
         to[k] = copy.incoming(chunk, owner);
         from[k] = flow.slot(self, chunk, peer);
       }
@@ -277,11 +292,11 @@ struct FlowCopy {
       for (std::uint64_t turn = 0; turn < turns; ++turn) {
         const std::uint64_t chunk = role.block + turn * role.blocks;
         const std::uint32_t owner = copy.route.owner_at(self, chunk);
-        if (peer == copy.route.relay_of(self, chunk) && to_relay.is_last_in_slot(chunk, copy.chunks_of(self)) &&
+        if (peer == copy.route.relay_of(self, chunk) && to_relay.is_last_in_slot(chunk, copy.chunks_of(self, peer)) &&
             !to_relay.await_credit(team, peer, chunk)) {
           return false;
         }
-        if (peer != owner && flow.is_last_in_slot(chunk, copy.chunks_of(owner)) &&
+        if (peer != owner && flow.is_last_in_slot(chunk, copy.chunks_of(owner, peer)) &&
             !flow.await_credit(team, peer, chunk)) {
           return false;
         }

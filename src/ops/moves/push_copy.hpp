@@ -125,6 +125,7 @@ struct PushCopy {
     const std::uint64_t trip = Partition::kKnown ? note(table.most_rows(), 0) : table.noted();
     const auto way = static_cast<Way>(trip >> 32);
     const auto units = static_cast<std::uint32_t>(trip);
+    using Table = std::remove_cvref_t<decltype(table)>;
     if constexpr (phase == 0) {
       if (way == Way::chunks || way == Way::relayed_chunks) {
         if constexpr (symmetric) {
@@ -133,15 +134,19 @@ struct PushCopy {
         return true;
       }
       if (way == Way::lines) send_lines<Wire>(team, s, work, p, prefetched, table, units);
-      if (way == Way::relayed_lines) Relays::send(team, s, work, table);
+      if constexpr (!ForReceivers<Table>) {
+        if (way == Way::relayed_lines) Relays::send(team, s, work, table);
+      }
       if constexpr (Partition::kPadded)
         clear_pads<aligned16>(team, s, work, table, {team.block_rank() - 1, team.blocks() - 1});
       return true;
     } else {
       if (way == Way::lines) return receive_lines<Wire>(team, s, work, p, table, units);
-      if (way == Way::relayed_lines) return Relays::receive(team, s, work, table);
+      if constexpr (!ForReceivers<Table>) {
+        if (way == Way::relayed_lines) return Relays::receive(team, s, work, table);
+      }
       using Chunks = std::conditional_t<symmetric, SymmetricCopy<Work, aligned16>, FlowCopy<Work, aligned16>>;
-      return Chunks::run(team, s, work, table, way == Way::relayed_chunks);
+      return Chunks::run(team, s, work, table, !ForReceivers<Table> && way == Way::relayed_chunks);
     }
   }
 
@@ -155,7 +160,7 @@ struct PushCopy {
       return work.partition.takes_detour(s, most, all, chunks,
                                          [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
     };
-    if (detours(false)) {
+    if (!ForReceivers<Table> && detours(false)) {
       if (RelayLines<Work, aligned16, Wire>::fits(s, work, table)) return Way::relayed_lines;
       if (detours(true)) return Way::relayed_chunks;
     }
@@ -203,7 +208,7 @@ struct PushCopy {
   template <class Wire, Team T, class Table>
   static WEFT_FN void send_lines(T& team, const Session& s, const Work& work, const ThreadPlan& p,
                                  const Prefetched& prefetched, const Table& table, std::uint32_t units) {
-    const std::uint64_t rows = table.rows_of(s.rank());
+    std::uint64_t rows = rows_between(table, s.rank(), receiver_in(*s.call, p.unit.turn));
     Unit unit = p.unit;
     Pack* to = p.to;
     Pack payload[Wire::kPayloadPacks];
@@ -227,6 +232,7 @@ struct PushCopy {
       loaded = false;
       item += team.blocks() - 1;
       unit = unit_of(team, *s.call, item);
+      if constexpr (ForReceivers<Table>) rows = table.rows_for(receiver_in(*s.call, unit.turn));
       to = slot<Wire>(*s.call, receiver_in(*s.call, unit.turn), s.rank(), unit.number);
     }
   }
@@ -248,7 +254,7 @@ struct PushCopy {
   static WEFT_FN bool receive_unit(T& team, const Session& s, const Work& work, const Table& table, const Unit& unit,
                                    Pack* from) {
     const std::uint32_t sender = sender_in(*s.call, unit.turn);
-    const std::uint64_t rows = table.rows_of(sender);
+    const std::uint64_t rows = rows_between(table, sender, s.rank());
     const Home home = home_of<Wire>(work, rows, unit.number);
     if (!home.exists()) return true;
     WirePacks<Wire> wire;

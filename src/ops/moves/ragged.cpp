@@ -14,8 +14,11 @@ bool has_slot_rows(Padding kind) {
   return kind == Padding::aligned || kind == Padding::fixed;
 }
 
-std::size_t counted(const GroupState& group, const Counts& counts) {
-  return counts.sharding == Sharding::none ? static_cast<std::size_t>(group.size()) : 1;
+std::size_t slots_in(const GroupState& group, std::size_t sharing) {
+  return static_cast<std::size_t>(group.size()) / sharing;
+}
+std::size_t counted(const GroupState& group, const Counts& counts, std::size_t sharing) {
+  return counts.sharding == Sharding::none ? slots_in(group, sharing) : 1;
 }
 
 // Checks numbers that kernels read, or `count` of them that the host reads.
@@ -39,30 +42,34 @@ void check_padding(const char* name, const char* rows_name, Padding kind, Paddin
           rows_name, slot_rows, least, INT32_MAX);
 }
 
-void check_group_ranks(const GroupState& group, std::size_t group_ranks, const Counts& counts) {
+void check_group_ranks(const GroupState& group, std::size_t group_ranks) {
   const auto size = static_cast<std::size_t>(group.size());
   require(group_ranks > 0 && size % group_ranks == 0, "group_ranks: {} is no divisor of the group's {}", group_ranks,
           size);
+}
+
+void check_group_ranks(const GroupState& group, std::size_t group_ranks, const Counts& counts) {
+  check_group_ranks(group, group_ranks);
   require(counts.sharding == Sharding::none, "counts.sharding: {} is not none; counts are of every rank",
           name(counts.sharding));
 }
 
-void check_counts(const GroupState& group, const Counts& counts) {
+void check_counts(const GroupState& group, const Counts& counts, std::size_t sharing) {
   check_choice("counts.sharding", counts.sharding, Sharding::ceil);
   check_padding("counts.padding", "counts.slot_rows", counts.padding, Padding::per_rank, counts.slot_rows);
-  check_numbers(group, counts, "counts.rows", counts.rows, counted(group, counts));
+  check_numbers(group, counts, "counts.rows", counts.rows, counted(group, counts, sharing));
   if (counts.padding == Padding::per_rank) {
-    return check_numbers(group, counts, "counts.slots", counts.slots, static_cast<std::size_t>(group.size()));
+    return check_numbers(group, counts, "counts.slots", counts.slots, slots_in(group, sharing));
   }
   require(counts.slots == nullptr, "counts.slots: not null, and padding is {}", name(counts.padding));
 }
 
-std::optional<KernelCall> numbers_step(const GroupState& group, const Counts& counts) {
+std::optional<KernelCall> numbers_step(const GroupState& group, const Counts& counts, std::size_t sharing) {
   if (!counts.on_host) return std::nullopt;
   NumbersWork work{.from = {}, .to = group.host_numbers()};
-  std::copy_n(counts.rows, counted(group, counts), work.from.rows());
+  std::copy_n(counts.rows, counted(group, counts, sharing), work.from.rows());
   const std::int32_t* const slots = counts.slots;
-  if (slots != nullptr) std::copy_n(slots, group.size(), work.from.slots());
+  if (slots != nullptr) std::copy_n(slots, slots_in(group, sharing), work.from.slots());
   const KernelFor<NumbersWork> kernel = find_kernel(NumbersQuery{});
   return KernelCall{
       .call = {}, .bound = kernel.with(work), .blocks = 1, .threads = kernel.kernel->most_threads, .stream = nullptr};

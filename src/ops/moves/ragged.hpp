@@ -19,12 +19,14 @@ inline constexpr std::string_view kCountsHint =
     "shares alone";
 // Checks slots that a caller describes by arguments `name` and `rows_name`, of a kind up to `last`.
 void check_padding(const char* name, const char* rows_name, Padding kind, Padding last, std::size_t slot_rows);
-// Checks the size of groups whose ranks share rows, and that counts are of every rank.
+// Checks the size of groups whose ranks share rows …
+void check_group_ranks(const GroupState& group, std::size_t group_ranks);
+// … and that counts are of every rank.
 void check_group_ranks(const GroupState& group, std::size_t group_ranks, const Counts& counts);
-// Checks the counts of a ragged call.
-void check_counts(const GroupState& group, const Counts& counts);
+// Checks the counts of a ragged call. `sharing`: neighbours that have one count and one slot.
+void check_counts(const GroupState& group, const Counts& counts, std::size_t sharing = 1);
 // The step before the call's kernel, if counts are on the host.
-std::optional<KernelCall> numbers_step(const GroupState& group, const Counts& counts);
+std::optional<KernelCall> numbers_step(const GroupState& group, const Counts& counts, std::size_t sharing = 1);
 // `own_padded`, `own_rows`, `whole_rows`: see CountedPartition.
 CountedPartition counted_partition(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
                                    std::size_t whole_rows);

@@ -1,0 +1,138 @@
+// all_to_all_columns(): each group of neighbours gets all columns of its own rows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/enum_text.hpp"
+#include "base/fingerprint.hpp"
+#include "comm/call.hpp"
+#include "numeric/rows.hpp"
+#include "ops/columns/column_change.hpp"
+#include "ops/columns/column_kernels.hpp"
+#include "ops/moves/copy_plan.hpp"
+#include "ops/moves/ragged.hpp"
+#include "weft/columns.hpp"
+
+namespace weft {
+namespace {
+
+using detail::Extent;
+using detail::GroupState;
+using detail::require;
+
+struct GroupColumnWords {
+  static constexpr std::string_view kKind = "all_to_all_columns";
+  detail::ColumnChange change;
+  std::uint32_t group_ranks, tag;
+  std::uint64_t shard_columns, columns;
+  detail::CountsWords counts;
+  std::string text() const {
+    return fmt::format("all_to_all_columns rows of {}[{}] of {} columns{} to groups of {}, {}, tag {}",
+                       name(change.type), shard_columns, columns, change.text(), group_ranks, counts.text(), tag);
+  }
+};
+
+class ExchangeColumns : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = "weft::all_to_all_columns";
+  static constexpr std::string_view kHint = detail::kCountsHint;
+  ExchangeColumns(const Group& caller, const AllToAllColumnsArgs& args)
+      : GroupCall(caller, args.stream),
+        args_(args),
+        change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
+
+  void check() {
+    const GroupState& group = channel();
+    change_.check();
+    const auto size = static_cast<std::size_t>(group.size());
+    detail::check_group_ranks(group, args_.group_ranks);
+    detail::check_size("shard_columns", args_.shard_columns);
+    const std::size_t most = args_.shard_columns * size;
+    require(args_.columns <= most, "columns: {} is not between 0 and {}, the size · shard_columns", args_.columns,
+            most);
+    columns_ = args_.columns != 0 ? args_.columns : most;
+    detail::check_size("input_rows", args_.input_rows);
+    detail::check_size("output_rows", args_.output_rows);
+    detail::check_counts(group, args_.counts, args_.group_ranks);
+    detail::check_launch(group, args_.launch, detail::kMoveThreads);
+    group.communicator().fabric().check_stream(stream());
+    const std::size_t element = size_of(args_.type);
+    input_ =
+        detail::extent_of({"input", args_.input, args_.input_rows, args_.shard_columns, args_.input_stride, element});
+    output_ = detail::extent_of({"output", args_.output, args_.output_rows, columns_, args_.output_stride,
+                                 element * change_.widening()});
+    detail::check_extent(group, input_);
+    detail::check_extent(group, output_);
+    detail::check_overlap(output_, input_, detail::kNowhere);
+    detail::check_numbers_apart(args_.counts, size / args_.group_ranks, output_);
+  }
+
+  detail::CallName plan(bool) {
+    const auto size = static_cast<std::uint64_t>(channel().size());
+    const std::uint64_t for_one = std::min(args_.input_rows, args_.output_rows) * input_.row_bytes;
+    plan_ = detail::plan_copy(
+        channel(), {.own = for_one, .whole = for_one * size, .sent = 0, .symmetric = false, .launch = args_.launch});
+    const std::uint32_t fingerprint =
+        detail::fingerprint("all_to_all_columns", args_.shard_columns, columns_, change_.fingerprint(),
+                            args_.group_ranks, detail::fingerprint(args_.counts), args_.tag);
+    return {fingerprint,
+            GroupColumnWords{.change = change_,
+                             .group_ranks = static_cast<std::uint32_t>(args_.group_ranks),
+                             .tag = args_.tag,
+                             .shard_columns = args_.shard_columns,
+                             .columns = columns_,
+                             .counts = detail::words_of(args_.counts)},
+            true};
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    if (auto step = detail::numbers_step(channel(), args_.counts, args_.group_ranks)) run(std::move(*step));
+    const bool aligned16 =
+        detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
+        detail::rows_are_aligned16(output_.data, input_.row_bytes * change_.widening(), output_.stride);
+    const auto serve = [&]<bool mapped>(const detail::ColumnPlaces<mapped>& places) {
+      using Partition = detail::GroupColumnPartition<mapped>;
+      detail::CountedPartition counted =
+          detail::counted_partition(channel(), args_.counts, false, args_.output_rows, args_.input_rows);
+      counted.ranks /= static_cast<std::uint32_t>(args_.group_ranks);
+      counted.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);
+      const detail::CopyWork<Partition, 1> work{
+          .partition = {counted, places, static_cast<std::uint32_t>(args_.group_ranks)},
+          .line_packs = plan_.slot_packs,
+          .tensors = 1,
+          .tensor = {{.input = input_.data,
+                      .output = const_cast<void*>(output_.data),
+                      .row_bytes = input_.row_bytes,
+                      .input_stride = input_.stride,
+                      .output_stride = output_.stride}}};
+      run({.call = {},
+           .bound = find_kernel(detail::CopyQuery<Partition, 1>{.aligned16 = aligned16}).with(work),
+           .blocks = plan_.blocks,
+           .threads = plan_.threads});
+    };
+    const std::uint64_t columns_bytes = columns_ * size_of(args_.type);
+    if (change_.is_any()) {
+      serve(detail::ColumnPlaces<true>{columns_bytes, change_.map()});
+    } else {
+      serve(detail::ColumnPlaces<false>{columns_bytes, {}});
+    }
+  }
+
+ private:
+  const AllToAllColumnsArgs& args_;
+  detail::ColumnChange change_;
+  std::size_t columns_ = 0;
+  Extent input_{}, output_{};
+  detail::MovePlan plan_{};
+};
+
+}  // namespace
+
+void all_to_all_columns(const Group& caller, const AllToAllColumnsArgs& args) {
+  ExchangeColumns call(caller, args);
+  detail::make_call(call);
+}
+
+}  // namespace weft

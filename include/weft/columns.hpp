@@ -74,8 +74,9 @@ struct AllToAllColumnsArgs {
 // with one group it is all_gather_columns by counts on the device. A rank sends each row to one group, where
 // all_gather_columns sends it to all ranks.
 //
-// It serves engines whose vocabulary is split over all ranks while attention is data parallel: SGLang gathers all logits
-// on every rank and takes its own (sgl-project/sglang#8279). `counts` come from all_gather_counts (`rows`, `slots`).
+// It serves engines whose vocabulary is split over all ranks while attention is data parallel: SGLang gathers all
+// logits on every rank and takes its own (sgl-project/sglang#8279). `counts` come from all_gather_counts (`rows`,
+// `slots`).
 //
 // Counts, capacities and their errors are as in all_gather_v (weft/collectives.hpp), whose algorithm this is. Pointers,
 // strides, streams, graphs, tags and thread safety are as in all_gather_columns. No output shares a byte with an input.

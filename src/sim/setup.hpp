@@ -47,8 +47,8 @@ enum class Moving : std::uint8_t {
   reduce_scatter_v,  // into a slot with its pads
   all_gather_columns,
   all_to_all_columns,  // `counts` are of groups
-  top_k_columns,  // `count` is the columns of each rank
-  gather_sums,    // crossings, of rows as in ragged calls
+  top_k_columns,       // `count` is the columns of each rank
+  gather_sums,         // crossings, of rows as in ragged calls
   scatter_sums,
   barrier,
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group

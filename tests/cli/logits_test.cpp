@@ -15,7 +15,9 @@ TEST(BenchLogits, ChecksEveryForm) {
                                             {"--f32", "--scale", "0.3", "--soft-cap", "5"},
                                             {"--scale", "3"},
                                             {"--top-k", "1"},
-                                            {"--top-k", "64"}};
+                                            {"--top-k", "64"},
+                                            {"--dp", "3"},
+                                            {"--dp", "3", "--f32", "--soft-cap", "30"}};
   for (const auto& form : forms) {
     for (const char* type : {"bf16", "f16", "f32"}) {
       std::vector<std::string> arguments = {"bench",    "logits", "--device", "cpu", "--ranks",      "3",
@@ -56,6 +58,8 @@ TEST(BenchLogits, FindsTheLargestOfFew) {
 TEST(BenchLogits, BadUsageIsRejected) {
   for (const std::vector<std::string>& bad : {std::vector<std::string>{"--vocabulary", "0"},
                                               {"--tokens", "0"},
+                                              {"--dp", "2", "--ranks", "3", "--device", "cpu"},
+                                              {"--dp", "2", "--top-k", "1"},
                                               {"--soft-cap", "-1"},
                                               {"--scale", "inf"},
                                               {"--top-k", "65"},

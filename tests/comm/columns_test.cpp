@@ -1,5 +1,5 @@
-// Calls that put columns together, on CPU ranks: every place, pad and change of elements, in slots, in chunks and in symmetric
-// memory.
+// Calls that put columns together, on CPU ranks: every place, pad and change of elements, in slots, in chunks and in
+// symmetric memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -89,9 +89,9 @@ std::size_t rows_out(const PreparedColumns& prepared) {
 }  // namespace
 
 std::string describe(const ColumnCase& c) {
-  const std::string groups = fmt::format(", to groups of {} with {} rows, {} slots of {} {}{}", c.group_ranks,
-                                         fmt::join(c.counts, " "), name(c.padding), c.slot_rows,
-                                         fmt::join(c.slots, " "), c.on_host ? ", counts on the host" : "");
+  const std::string groups =
+      fmt::format(", to groups of {} with {} rows, {} slots of {} {}{}", c.group_ranks, fmt::join(c.counts, " "),
+                  name(c.padding), c.slot_rows, fmt::join(c.slots, " "), c.on_host ? ", counts on the host" : "");
   return fmt::format("{} rows of {}[{}], {} columns, f32 {}, scale {}, cap {}, gaps {} {}, shifts {} {}{}{}", c.rows,
                      name(c.type), c.shard, c.columns, c.output_f32, c.scale, c.soft_cap, c.input_gap, c.output_gap,
                      c.input_shift, c.output_shift, c.in_place ? ", in place" : "", c.to_groups() ? groups : "");
@@ -243,8 +243,8 @@ void make_column_call(const Group& group, const PreparedColumns& prepared, const
     AllGatherColumnsArgs args{.rows = c.rows};
     fill(args);
     if (c.in_place) {
-      args.input = static_cast<std::byte*>(args.output) +
-                   static_cast<std::size_t>(prepared.rank) * c.shard * size_of(c.type);
+      args.input =
+          static_cast<std::byte*>(args.output) + static_cast<std::size_t>(prepared.rank) * c.shard * size_of(c.type);
       args.input_stride = args.output_stride;
     }
     return all_gather_columns(group, args);

@@ -39,6 +39,8 @@ void LogitsBench::check_form() const {
                                                     form.scale, form.soft_cap));
   if (form.top_k != 0 && (form.output_f32 || form.scale != 1.0f || form.soft_cap != 0))
     throw Error(Errc::invalid_argument, "--top-k: candidates are not widened, scaled or capped");
+  if (form.top_k != 0 && form.groups != 1)
+    throw Error(Errc::invalid_argument, "--top-k: every rank gets all candidates, so there is no --dp");
   if (form.top_k > static_cast<std::size_t>(form.vocabulary))
     throw Error(Errc::invalid_argument,
                 fmt::format("--top-k {}: must be at most {}, the --vocabulary", form.top_k, form.vocabulary));
@@ -90,6 +92,13 @@ constexpr const char* kTopKLegend =
     "size: all logits, of the input's type; GB/s: size over time, although Weft sends candidates alone. NCCL, Gloo: "
     "their\n"
     "gather of all logits, which is neither put into rows nor searched. speed-up: best peer's time over Weft's.\n";
+constexpr const char* kGroupsLegend =
+    "rows: of each attention group, whose ranks get these alone; size: the output of a rank, of the input's type; "
+    "GB/s:\n"
+    "size over time. separate: Weft's gather of all groups' rows. NCCL, Gloo: their gather of all rows, and a kernel "
+    "that\n"
+    "puts the group's into order. plain push: as many bytes as one rank gets of another, stored to all ranks.\n"
+    "speed-up: best peer's time over Weft's.\n";
 constexpr const char* kLogitsLegend =
     "size: the output of a rank, of the input's type; GB/s: size over time. plain push: each rank's columns, stored "
     "to\n"
@@ -101,6 +110,9 @@ int LogitsBench::run() const {
   check_form();
   static_cast<void>(counts(Device::cpu));  // complains of bad numbers before anything is started
   Ranks ranks(options.ranks_args());
+  if (static_cast<std::size_t>(ranks.world_size()) % form.groups != 0)
+    throw Error(Errc::invalid_argument,
+                fmt::format("--dp {}: is no divisor of the {} ranks", form.groups, ranks.world_size()));
   std::size_t largest = 0;
   for (const auto count : counts(ranks.device()))
     largest = std::max(largest, logits_bytes(form, {.rows = count, .type = options.type}, ranks.world_size()));
@@ -113,7 +125,8 @@ int LogitsBench::run() const {
   const Crowd crowd = crowd_of(ranks, results);
   const auto notes = bench->notes();
   if (options.tables_on_stdout()) {
-    const std::string what = form.top_k != 0 ? fmt::format("The {} largest", form.top_k) : "Logits";
+    std::string what = form.top_k != 0 ? fmt::format("The {} largest", form.top_k) : "Logits";
+    if (form.groups != 1) what += fmt::format(" for {} groups", form.groups);
     fmt::print("{} of {} columns, {} of each rank, {}{}{}, µs per operation\n{}\n{}", what, form.vocabulary,
                form.shard(ranks.world_size()), name(options.type), form.output_f32 ? " to f32" : "",
                form.scale != 1.0f || form.soft_cap != 0
@@ -122,7 +135,7 @@ int LogitsBench::run() const {
                headline(ranks), crowd.warning());
     print_tables(methods_named(*bench, methods), [&](Method method) { return logits_table(results, method, crowd); });
     fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend,
-               form.top_k != 0 ? kTopKLegend : kLogitsLegend);
+               form.top_k != 0 ? kTopKLegend : (form.groups != 1 ? kGroupsLegend : kLogitsLegend));
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
@@ -146,6 +159,10 @@ Command add_bench_logits(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--top-k", bench->form.top_k,
                  "Weft finds the largest of each row, 1 to 64, and peers gather all logits (0: all are gathered)")
       ->check(whole_number(0, kMaxCandidates))
+      ->capture_default_str();
+  app.add_option("--dp", bench->form.groups,
+                 "Attention groups: each rank gets its own group's rows alone (all_to_all_columns), peers get all")
+      ->check(whole_number(1, detail::kMaxRanks))
       ->capture_default_str();
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
   add_method(app, bench->methods);

@@ -25,12 +25,17 @@ class LogitsMeasurement final : public RankBench {
         form_(form),
         shard_(form.shard(ranks.world_size())),
         gathered_(static_cast<std::size_t>(ranks.local_size())),
+        counts_(gathered_.size()),
         outputs_(ranks, args.max_bytes) {
-    ranks_.each([&](Ranks::Seat& seat) { gathered(seat) = rank(seat).device->allocate(args_.max_bytes); });
+    ranks_.each([&](Ranks::Seat& seat) {
+      gathered(seat) = rank(seat).device->allocate(args_.max_bytes);
+      counts_of(seat) = static_cast<std::int32_t*>(rank(seat).device->allocate(form_.groups * sizeof(std::int32_t)));
+    });
   }
 
   std::vector<Contender> contenders(Operation) const override {
-    std::vector<Contender> all = {Contender::automatic, Contender::symmetric};
+    std::vector<Contender> all = {Contender::automatic};
+    all.push_back(to_groups() ? Contender::separate : Contender::symmetric);
     if (outputs_.can_be_pushed_to()) all.push_back(Contender::push);
     for (const auto peer : peers(Operation::all_gather)) all.push_back(peer);
     return all;
@@ -61,20 +66,31 @@ class LogitsMeasurement final : public RankBench {
     return static_cast<std::size_t>(form_.vocabulary) * size_of(point.type) % 16 == 0;
   }
   // A row of all shards is the output already: its pads are at the end.
-  static bool is_placed_by_gather(const Point& point) { return is_peer(point.contender) && point.rows == 1; }
+  bool is_placed_by_gather(const Point& point) const { return is_peer(point.contender) && all_rows(point) == 1; }
+  bool to_groups() const { return form_.groups != 1; }
   std::size_t rows(const Point& point) const { return static_cast<std::size_t>(point.rows); }
-  std::size_t input_elements(const Point& point) const override { return rows(point) * shard_; }
+  std::size_t all_rows(const Point& point) const { return rows(point) * form_.groups; }
+  // The first one of the rows that the rank's group gets.
+  std::size_t first_row(const Ranks::Seat& seat, const Point& point) const {
+    return static_cast<std::size_t>(seat.rank()) / (ranks() / form_.groups) * rows(point);
+  }
+  // A push stores what one rank gets of another, in all ranks.
+  std::size_t input_elements(const Point& point) const override {
+    return (point.contender == Contender::push ? rows(point) : all_rows(point)) * shard_;
+  }
   // In elements of the input's type: RankBench knows no other.
   std::size_t output_elements(const Point& point) const override {
     if (point.contender == Contender::push) return input_elements(point) * ranks();
     const bool wide = form_.output_f32 && !is_peer(point.contender);
-    return point.count * (wide ? sizeof(float) / size_of(point.type) : 1);
+    const std::size_t kept = point.contender == Contender::separate ? form_.groups : 1;
+    return point.count * kept * (wide ? sizeof(float) / size_of(point.type) : 1);
   }
   std::size_t ranks() const { return static_cast<std::size_t>(ranks_.world_size()); }
   void* shards_of(const Ranks::Seat& seat, const Point& point) {
     void* const own = rank(seat).peer->output(point.contender);
     return own != nullptr ? own : gathered(seat);
   }
+  std::int32_t*& counts_of(const Ranks::Seat& seat) { return counts_[static_cast<std::size_t>(seat.local_index())]; }
   void*& gathered(const Ranks::Seat& seat) { return gathered_[static_cast<std::size_t>(seat.local_index())]; }
 
   Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
@@ -83,6 +99,11 @@ class LogitsMeasurement final : public RankBench {
     own.output = rank(seat).output;
     if (point.contender == Contender::symmetric || is_bound(point.contender)) own.output = outputs_.data(seat);
     return own;
+  }
+
+  void prepare(Ranks::Seat& seat, const Point& point) override {
+    const std::vector<std::int32_t> counts(form_.groups, static_cast<std::int32_t>(point.rows));
+    rank(seat).device->upload(counts_of(seat), counts.data(), counts.size() * sizeof(std::int32_t));
   }
 
   void enqueue(Ranks::Seat& seat, const Point& point) override {
@@ -94,9 +115,25 @@ class LogitsMeasurement final : public RankBench {
       return outputs_.push(seat, {.input = input, .bytes = bytes, .blocks = point.launch.blocks}, stream);
     }
     const Group& group = seat.communicator();
+    if (to_groups() && point.contender != Contender::separate) {
+      return all_to_all_columns(group, {.input = input,
+                                        .output = output,
+                                        .shard_columns = shard_,
+                                        .columns = static_cast<std::size_t>(form_.vocabulary),
+                                        .type = point.type,
+                                        .output_f32 = form_.output_f32,
+                                        .scale = form_.scale,
+                                        .soft_cap = form_.soft_cap,
+                                        .group_ranks = ranks() / form_.groups,
+                                        .counts = {.rows = counts_of(seat)},
+                                        .input_rows = all_rows(point),
+                                        .output_rows = rows(point),
+                                        .stream = stream,
+                                        .launch = point.launch});
+    }
     all_gather_columns(group, {.input = input,
                                .output = output,
-                               .rows = rows(point),
+                               .rows = all_rows(point),
                                .shard_columns = shard_,
                                .columns = static_cast<std::size_t>(form_.vocabulary),
                                .type = point.type,
@@ -112,17 +149,20 @@ class LogitsMeasurement final : public RankBench {
     Rank& mine = rank(seat);
     void* const shards = shards_of(seat, point);
     GatherShape shape{.operation = Operation::all_gather, .type = point.type};
-    shape.rows.assign(ranks(), rows(point));
+    const std::size_t each = all_rows(point);
+    shape.rows.assign(ranks(), each);
     shape.widths = {shard_};
-    for (std::size_t i = 0; i < ranks(); ++i) shape.slots.push_back({i * rows(point), (i + 1) * rows(point)});
+    for (std::size_t i = 0; i < ranks(); ++i) shape.slots.push_back({i * each, (i + 1) * each});
     mine.peer->move(shape, input, shards, mine.device->stream());
     if (is_placed_by_gather(point)) return;
     const std::size_t row_bytes = static_cast<std::size_t>(form_.vocabulary) * size_of(point.type);
-    const PlaceColumnsArgs place{.shards = shards,
-                                 .output = output,
-                                 .rows = rows(point),
-                                 .shard_bytes = shard_bytes(point),
-                                 .row_bytes = row_bytes};
+    const PlaceColumnsArgs place{
+        .shards = static_cast<std::byte*>(shards) + first_row(seat, point) * shard_bytes(point),
+        .output = output,
+        .rows = rows(point),
+        .shard_rows = each,
+        .shard_bytes = shard_bytes(point),
+        .row_bytes = row_bytes};
     if (ranks_.device() == Device::cpu) return place_on_cpu(place);
 #if WEFT_WITH_CUDA
     enqueue_place_columns(place, mine.device->stream());
@@ -132,7 +172,7 @@ class LogitsMeasurement final : public RankBench {
   static void place_on_cpu(const PlaceColumnsArgs& args) {
     for (std::size_t row = 0; row < args.rows; ++row) {
       for (std::size_t at = 0; at < args.row_bytes; at += args.shard_bytes) {
-        const std::size_t from = (at / args.shard_bytes * args.rows + row) * args.shard_bytes;
+        const std::size_t from = (at / args.shard_bytes * args.shard_rows + row) * args.shard_bytes;
         std::memcpy(static_cast<std::byte*>(args.output) + row * args.row_bytes + at,
                     static_cast<const std::byte*>(args.shards) + from, std::min(args.shard_bytes, args.row_bytes - at));
       }
@@ -153,8 +193,9 @@ class LogitsMeasurement final : public RankBench {
     for (std::size_t from = 0; from * shard_ < vocabulary; ++from) {
       fill(sent.data(), 0, input_elements(point), point.type, args_.data, static_cast<int>(from), kLastStep);
       const std::size_t first = from * shard_, width = std::min(shard_, vocabulary - first);
-      for (std::size_t row = 0; row < rows(point); ++row) {
-        const std::size_t at = row * vocabulary + first;
+      const std::size_t begin = first_row(seat, point), kept = point.contender == Contender::separate ? begin : 0;
+      for (std::size_t row = begin; row < begin + rows(point); ++row) {
+        const std::size_t at = (row - begin + kept) * vocabulary + first;
         if (!changes() || is_peer(point.contender)) {
           if (std::memcmp(mine.host.data() + at * size, sent.data() + row * shard_ * size, width * size) == 0) continue;
           return fmt::format("row {}: the columns of rank {} have other bytes", row, from);
@@ -182,7 +223,8 @@ class LogitsMeasurement final : public RankBench {
 
   LogitsForm form_;
   std::size_t shard_;
-  std::vector<void*> gathered_;  // a peer's shards, for each rank of this process
+  std::vector<void*> gathered_;        // a peer's shards, for each rank of this process
+  std::vector<std::int32_t*> counts_;  // … and rows of all groups
   BenchOutputs outputs_;
 };
 
@@ -195,7 +237,7 @@ std::size_t LogitsForm::shard(int ranks) const {
 }
 
 std::size_t logits_bytes(const LogitsForm& form, const Point& point, int ranks) {
-  const auto rows = static_cast<std::size_t>(point.rows);
+  const auto rows = static_cast<std::size_t>(point.rows) * form.groups;
   const std::size_t row =
       form.shard(ranks) * static_cast<std::size_t>(ranks) * (form.output_f32 ? sizeof(float) : size_of(point.type));
   return rows * std::max(row, form.top_k * (sizeof(std::int32_t) + size_of(point.type)));

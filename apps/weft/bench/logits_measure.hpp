@@ -12,7 +12,8 @@ struct LogitsForm {
   std::int64_t vocabulary = 0;  // columns of the output
   bool output_f32 = false;
   float scale = 1.0f, soft_cap = 0.0f;
-  std::size_t top_k = 0;  // the largest of a row instead of all; 0: all
+  std::size_t top_k = 0;   // the largest of a row instead of all; 0: all
+  std::size_t groups = 1;  // a point's rows are those of each group of ranks, which gets no others
 
   // Columns of each rank. Engines pad vocabularies to a multiple of 64, and then to one of the ranks.
   std::size_t shard(int ranks) const;

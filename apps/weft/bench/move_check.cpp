@@ -155,7 +155,8 @@ Result check_group_columns(Ranks& ranks, std::size_t shard) {
                 .call =
                     [=](Ranks::Seat& caller, RankDevice& device, void* input, void* output) {
                       std::vector<std::int32_t> counts(size);
-                      for (std::size_t rank = 0; rank < size; ++rank) counts[rank] = static_cast<std::int32_t>(rank) + 1;
+                      for (std::size_t rank = 0; rank < size; ++rank)
+                        counts[rank] = static_cast<std::int32_t>(rank) + 1;
                       all_to_all_columns(caller.communicator(), {.input = input,
                                                                  .output = output,
                                                                  .shard_columns = shard,

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads) place_columns(PlaceColumnsArgs args)
 #pragma unroll
     for (unsigned k = 0; k < kAtOnce; ++k) {
       const unsigned column = first + k * kThreads, rank = column / shard;
-      if (column < width) pack[k] = from[rank * args.rows * shard + (column - rank * shard)];
+      if (column < width) pack[k] = from[rank * args.shard_rows * shard + (column - rank * shard)];
     }
 #pragma unroll
     for (unsigned k = 0; k < kAtOnce; ++k) {

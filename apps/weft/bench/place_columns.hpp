@@ -8,9 +8,10 @@
 namespace weft::cli {
 
 struct PlaceColumnsArgs {
-  const void* shards = nullptr;  // [ranks, rows, shard_bytes]
+  const void* shards = nullptr;  // [ranks, shard_rows, shard_bytes], of the first row that is placed
   void* output = nullptr;        // [rows, row_bytes]
   std::size_t rows = 0;
+  std::size_t shard_rows = 0;
   std::size_t shard_bytes = 0;  // multiples of 16, as both addresses; so is row_bytes
   std::size_t row_bytes = 0;    // at most ranks · shard_bytes
 };

@@ -156,8 +156,8 @@ struct ColumnPartition : EqualPartition, ColumnPlaces<mapped> {
   }
 };
 
-// Ranks are groups of neighbours, and counts are of groups. Each rank has its columns of all groups' slots, and gets its
-// own group's rows.
+// Ranks are groups of neighbours, and counts are of groups. Each rank has its columns of all groups' slots, and gets
+// its own group's rows.
 template <Team T, bool mapped>
 class GroupColumnTable : public CountedTable<T>, public ColumnPlaces<mapped> {
  public:
@@ -185,7 +185,7 @@ struct GroupColumnPartition : CountedPartition, ColumnPlaces<mapped> {
   }
   template <Team T, class Note = NothingNoted>
   WEFT_FN bool prepare(T& team, const Call& call, const Prefetched& prefetched, Note note = {}) const {
-    return prepare_for(team, call.rank / group_ranks, prefetched, note);
+    return prepare_for(team, prefetched, note, [&] { return call.rank / group_ranks; });
   }
   template <Team T>
   WEFT_FN MisfitInfo misfit(T&, std::uint32_t rank) const {

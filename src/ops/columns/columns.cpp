@@ -34,9 +34,8 @@ struct ColumnWords {
 class GatherColumns : public detail::GroupCall {
  public:
   static constexpr const char* kRange = "weft::all_gather_columns";
-  GatherColumns(const Group& caller, const AllGatherColumnsArgs& args) : GroupCall(caller, args.stream),
-        args_(args),
-        change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
+  GatherColumns(const Group& caller, const AllGatherColumnsArgs& args)
+      : GroupCall(caller, args.stream), args_(args), change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
 
   void check() {
     const GroupState& group = channel();
@@ -75,8 +74,9 @@ class GatherColumns : public detail::GroupCall {
 
   template <class Run>
   void each_step(Run run) const {
-    const bool aligned16 = detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
-                           detail::rows_are_aligned16(output_.data, input_.row_bytes * change_.widening(), output_.stride);
+    const bool aligned16 =
+        detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
+        detail::rows_are_aligned16(output_.data, input_.row_bytes * change_.widening(), output_.stride);
     const auto serve = [&](const auto& partition) {
       using Partition = std::remove_cvref_t<decltype(partition)>;
       const detail::CopyWork<Partition, 1> work{.partition = partition,
@@ -109,9 +109,8 @@ class GatherColumns : public detail::GroupCall {
   void find_tensors() {
     const std::size_t element = size_of(args_.type);
     input_ = detail::extent_of({"input", args_.input, args_.rows, args_.shard_columns, args_.input_stride, element});
-    output_ =
-        detail::extent_of({"output", args_.output, args_.rows, columns_, args_.output_stride,
-                           element * change_.widening()});
+    output_ = detail::extent_of(
+        {"output", args_.output, args_.rows, columns_, args_.output_stride, element * change_.widening()});
   }
   // Elements that change must not change before all peers have them.
   bool is_in_place() const {

@@ -38,9 +38,7 @@ class ExchangeColumns : public detail::GroupCall {
   static constexpr const char* kRange = "weft::all_to_all_columns";
   static constexpr std::string_view kHint = detail::kCountsHint;
   ExchangeColumns(const Group& caller, const AllToAllColumnsArgs& args)
-      : GroupCall(caller, args.stream),
-        args_(args),
-        change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
+      : GroupCall(caller, args.stream), args_(args), change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
 
   void check() {
     const GroupState& group = channel();
@@ -60,8 +58,8 @@ class ExchangeColumns : public detail::GroupCall {
     const std::size_t element = size_of(args_.type);
     input_ =
         detail::extent_of({"input", args_.input, args_.input_rows, args_.shard_columns, args_.input_stride, element});
-    output_ = detail::extent_of({"output", args_.output, args_.output_rows, columns_, args_.output_stride,
-                                 element * change_.widening()});
+    output_ = detail::extent_of(
+        {"output", args_.output, args_.output_rows, columns_, args_.output_stride, element * change_.widening()});
     detail::check_extent(group, input_);
     detail::check_extent(group, output_);
     detail::check_overlap(output_, input_, detail::kNowhere);

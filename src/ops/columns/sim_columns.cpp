@@ -81,8 +81,8 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
     return spec.symmetric ? find.operator()<true>(partition) : find.operator()<false>(partition);
   };
   const std::uint64_t columns_bytes = columns * element;
-  const detail::ColumnPlaces<true> doubled{
-      columns_bytes, {.from = setup_.type, .to = DataType::f32, .factor = 2, .soft_cap = 0}};
+  const detail::ColumnPlaces<true> doubled{columns_bytes,
+                                           {.from = setup_.type, .to = DataType::f32, .factor = 2, .soft_cap = 0}};
   const detail::ColumnPlaces<false> kept{columns_bytes, {}};
   if (!to_groups) {
     t.kernel = spec.changed ? place(detail::ColumnPartition<true>{shares, doubled})

@@ -19,7 +19,9 @@ WEFT_FN Rows<aligned16> outgoing(const Table& table, const CopyTensor& t, std::u
 }
 // Shares whose messages have the receiver's rows instead of the sender's (ops/columns).
 template <class Table>
-concept ForReceivers = requires(const Table& table) { table.rows_for(0u); };
+concept ForReceivers = requires(const Table& table) {
+  table.rows_for(0u);
+};
 template <class Table>
 WEFT_FN std::uint64_t rows_between(const Table& table, std::uint32_t sender, std::uint32_t receiver) {
   if constexpr (ForReceivers<Table>) {

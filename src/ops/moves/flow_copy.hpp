@@ -167,8 +167,8 @@ struct FlowCopy {
     const Flow from_owner = copy.route.narrow(), flow = copy.route.wide();
     const auto ready = [&] {
       return Flow::each_peer(team, copy.s, [&](std::uint32_t peer) {
-        if (peer == owner) return from_owner.await_chunk(team, owner, chunk);
-        return !copy.is_among(owner, peer, chunk) || flow.await_slot(team, peer, chunk);
+        return peer == owner ? from_owner.await_chunk(team, owner, chunk)
+                             : !copy.is_among(owner, peer, chunk) || flow.await_slot(team, peer, chunk);
       });
     };
     if (copy.work.partition.same_for_all()) {

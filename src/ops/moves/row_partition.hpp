@@ -141,11 +141,11 @@ struct CountedPartition {
   // written.
   template <Team T, class Note = NothingNoted>
   WEFT_FN bool prepare(T& team, const Call& call, const Prefetched& prefetched, Note note = {}) const {
-    return prepare_for(team, call.rank, prefetched, note);
+    return prepare_for(team, prefetched, note, [&] { return call.rank; });
   }
-  // `own`: the count of this rank.
-  template <Team T, class Note>
-  WEFT_FN bool prepare_for(T& team, std::uint32_t own, const Prefetched& prefetched, Note note) const {
+  // `own()`: which of the counts is this rank's.
+  template <Team T, class Note, class Own>
+  WEFT_FN bool prepare_for(T& team, const Prefetched& prefetched, Note note, Own own) const {
     using Table = CountedTable<T>;
     bool good = true;
     for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size()) {
@@ -169,7 +169,7 @@ struct CountedPartition {
       team.share(Table::kOffsets + rank, before);
       if (rank == ranks) good = good && before <= whole_rows;
       if (rank == ranks) team.share(Table::kNoted, note(most, all));
-      if (rank != own) continue;
+      if (rank != own()) continue;
       const std::uint64_t word = team.shared(Table::kRows + rank);
       const std::uint32_t padded = padding == Padding::max ? most : Table::slot_in(word);
       good = good && (own_padded ? padded : Table::rows_in(word)) <= own_rows;

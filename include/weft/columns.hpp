@@ -76,7 +76,8 @@ struct AllToAllColumnsArgs {
 //
 // It serves engines whose vocabulary is split over all ranks while attention is data parallel: SGLang gathers all
 // logits on every rank and takes its own (sgl-project/sglang#8279). `counts` come from all_gather_counts (`rows`,
-// `slots`).
+// `slots`). A group's rows lie together: pads between its ranks' shards, as all_gather_v leaves them in padded slots,
+// would count as rows.
 //
 // Counts, capacities and their errors are as in all_gather_v (weft/collectives.hpp), whose algorithm this is. Pointers,
 // strides, streams, graphs, tags and thread safety are as in all_gather_columns. No output shares a byte with an input.

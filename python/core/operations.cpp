@@ -166,6 +166,13 @@ AllToAllColumnsArgs all_to_all_columns_args(const Tensor& out, const Tensor& in)
   return args;
 }
 
+std::size_t groups_of(const Group& group, std::size_t group_ranks) {
+  const auto size = static_cast<std::size_t>(group.size());
+  if (group_ranks == 0 || size % group_ranks != 0)
+    reject(fmt::format("group_ranks: {} is no divisor of the group's {}", group_ranks, size));
+  return size / group_ranks;
+}
+
 TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, const Tensor& in) {
   const Matrix from = matrix_of("input", in, "[rows, columns]"), to = matrix_of("indices", indices, "[rows, k]");
   if (to.tokens != from.tokens) reject(fmt::format("indices: {} rows; the input has {}", to.tokens, from.tokens));

@@ -20,10 +20,8 @@ ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::
 // An output of f32 has wider elements than an input of bf16 or f16.
 AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in);
 AllToAllColumnsArgs all_to_all_columns_args(const Tensor& out, const Tensor& in);
-// Groups of so many neighbours; of one rank if there can be none, which the call then rejects.
-inline std::size_t groups_of(const Group& group, std::size_t group_ranks) {
-  return static_cast<std::size_t>(group.size()) / (group_ranks == 0 ? 1 : group_ranks);
-}
+// How many groups of so many neighbours there are; rejects what is no divisor.
+std::size_t groups_of(const Group& group, std::size_t group_ranks);
 // `values`: null if nobody asks for them.
 TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, const Tensor& in);
 

@@ -180,8 +180,54 @@ TEST(ColumnArguments, RowsThatDoNotFitEndTheCall) {
       ASSERT_TRUE(endings[rank].error.has_value());
       EXPECT_EQ(endings[rank].error->code(), rank == 3 ? Errc::capacity : Errc::peer_failed) << endings[rank].what;
     }
-    EXPECT_NE(endings[3].what.find(input ? "4 rows" : "3 rows"), std::string::npos) << endings[3].what;
+    const char* const says = input ? "all slots together have 4 rows, and the tensor that holds them 3"
+                                   : "the part of rank 3 has 3 rows, and its tensor 2";
+    EXPECT_NE(endings[3].what.find(says), std::string::npos) << endings[3].what;
   }
+}
+
+// A count of a group is told by the group's first rank.
+TEST(ColumnArguments, ANegativeCountIsNamed) {
+  const auto endings = run_world(4, cpu_config(), [&](Communicator& communicator, int) {
+    const std::int32_t counts[] = {1, -3};
+    std::vector<float> shard(4 * 8), all(3 * 32);
+    all_to_all_columns(communicator, {.input = shard.data(),
+                                      .output = all.data(),
+                                      .shard_columns = 8,
+                                      .type = DataType::f32,
+                                      .group_ranks = 2,
+                                      .counts = {.rows = counts},
+                                      .input_rows = 4,
+                                      .output_rows = 3});
+  });
+  for (const Ending& ending : endings) {
+    ASSERT_TRUE(ending.error.has_value());
+    EXPECT_EQ(ending.error->code(), Errc::capacity) << ending.what;
+    EXPECT_NE(ending.what.find("the count of rank 2 is -3"), std::string::npos) << ending.what;
+  }
+}
+
+// One number for all: groups share its rows.
+TEST(ColumnShares, ComeToTheirGroups) {
+  expect_all_well(run_world(4, small_slots(), [](Communicator& communicator, int rank) {
+    const std::int32_t all_rows = 5;
+    std::vector<float> shard(5 * 8), all(3 * 32, -1);
+    for (std::size_t i = 0; i < shard.size(); ++i) shard[i] = static_cast<float>(rank * 100) + static_cast<float>(i);
+    all_to_all_columns(communicator, {.input = shard.data(),
+                                      .output = all.data(),
+                                      .shard_columns = 8,
+                                      .type = DataType::f32,
+                                      .group_ranks = 2,
+                                      .counts = {.rows = &all_rows, .sharding = Sharding::balanced},
+                                      .input_rows = 5,
+                                      .output_rows = 3});
+    const std::size_t begin = rank < 2 ? 0 : 3, rows = rank < 2 ? 3 : 2;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::size_t row = i / 32, from = i % 32 / 8, column = i % 8;
+      const float sent = 100 * static_cast<float>(from) + static_cast<float>((begin + row) * 8 + column);
+      ensure(all[i] == (row < rows ? sent : -1), "element " + std::to_string(i) + " is not its own");
+    }
+  }));
 }
 
 TEST(ColumnRecordings, FindNewCounts) {
@@ -222,6 +268,25 @@ TEST(ColumnArguments, RanksThatDifferAreTold) {
                                       .shard_columns = 8,
                                       .type = DataType::f32,
                                       .soft_cap = rank == 0 ? 30.0f : 50.0f});
+  });
+  for (const Ending& ending : endings) {
+    ASSERT_TRUE(ending.error.has_value());
+    EXPECT_NE(std::ranges::find(kEndsOfAMismatch, ending.error->code()), kEndsOfAMismatch.end()) << ending.what;
+  }
+}
+
+TEST(ColumnArguments, GroupsThatDifferAreTold) {
+  const auto endings = run_world(2, cpu_config(), [](Communicator& communicator, int rank) {
+    std::vector<float> shard(2 * 8), all(2 * 16);
+    const std::int32_t counts[] = {1, 1};
+    all_to_all_columns(communicator, {.input = shard.data(),
+                                      .output = all.data(),
+                                      .shard_columns = 8,
+                                      .type = DataType::f32,
+                                      .group_ranks = rank == 0 ? 1u : 2u,
+                                      .counts = {.rows = counts},
+                                      .input_rows = 2,
+                                      .output_rows = 2});
   });
   for (const Ending& ending : endings) {
     ASSERT_TRUE(ending.error.has_value());

@@ -88,6 +88,10 @@ CALLS = {
     ),
     "columns of one dimension": Bad(lambda g: g.all_gather_columns(f32(4), f32(4)), "it must be [rows, columns]"),
     "columns of other rows": Bad(lambda g: g.all_gather_columns(f32(3, 4), f32(2, 4)), "output: 3 rows; the input has 2"),
+    "groups of columns": Bad(
+        lambda g: g.all_to_all_columns(f32(2, 8), f32(2, 4), weft.Counts(np.ones(1, np.int32)), group_ranks=3),
+        "group_ranks: 3 is no divisor of the group's 2",
+    ),
     "no columns": Bad(lambda g: g.all_gather_columns(f32(2, 0), f32(2, 4)), "output: shape [2, 0]; it must have columns"),
     "too many columns": Bad(lambda g: g.all_gather_columns(f32(2, 64), f32(2, 4)), "columns"),
     "columns of two types": Bad(

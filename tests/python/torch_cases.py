@@ -61,10 +61,13 @@ class Case:
         return [output]
 
     def all_to_all_columns(self) -> list[torch.Tensor]:
-        """Of bf16 into f32, to groups of one rank; rank r has as many rows as it has in ragged calls."""
+        """Of bf16 into f32, to groups of one rank with the rows of ragged calls. Then to one group of all ranks."""
         output = torch.zeros((2 + self.rank, 16 * self.group.size - 3), device=self.device)
         self.group.all_to_all_columns(output, self.logits, weft.torch.Counts(self.rows), scale=0.5, soft_cap=30.0)
-        return [output]
+        shared = torch.zeros((2, 16 * self.group.size), dtype=torch.bfloat16, device=self.device)
+        one = weft.torch.Counts(self.rows[:1])
+        self.group.all_to_all_columns(shared, self.logits, one, group_ranks=self.group.size)
+        return [output, shared]
 
     def top_k_columns(self) -> list[torch.Tensor]:
         """Of bf16, without the last shard's pads."""

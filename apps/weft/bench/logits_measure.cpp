@@ -115,33 +115,29 @@ class LogitsMeasurement final : public RankBench {
       return outputs_.push(seat, {.input = input, .bytes = bytes, .blocks = point.launch.blocks}, stream);
     }
     const Group& group = seat.communicator();
+    const auto fill_call = [&, from = input, to = output](auto& args) {
+      args.input = from;
+      args.output = to;
+      args.shard_columns = shard_;
+      args.columns = static_cast<std::size_t>(form_.vocabulary);
+      args.type = point.type;
+      args.output_f32 = form_.output_f32;
+      args.scale = form_.scale;
+      args.soft_cap = form_.soft_cap;
+      args.stream = stream;
+      args.launch = point.launch;
+    };
     if (to_groups() && point.contender != Contender::separate) {
-      return all_to_all_columns(group, {.input = input,
-                                        .output = output,
-                                        .shard_columns = shard_,
-                                        .columns = static_cast<std::size_t>(form_.vocabulary),
-                                        .type = point.type,
-                                        .output_f32 = form_.output_f32,
-                                        .scale = form_.scale,
-                                        .soft_cap = form_.soft_cap,
-                                        .group_ranks = ranks() / form_.groups,
-                                        .counts = {.rows = counts_of(seat)},
-                                        .input_rows = all_rows(point),
-                                        .output_rows = rows(point),
-                                        .stream = stream,
-                                        .launch = point.launch});
+      AllToAllColumnsArgs args{.group_ranks = ranks() / form_.groups,
+                               .counts = {.rows = counts_of(seat)},
+                               .input_rows = all_rows(point),
+                               .output_rows = rows(point)};
+      fill_call(args);
+      return all_to_all_columns(group, args);
     }
-    all_gather_columns(group, {.input = input,
-                               .output = output,
-                               .rows = all_rows(point),
-                               .shard_columns = shard_,
-                               .columns = static_cast<std::size_t>(form_.vocabulary),
-                               .type = point.type,
-                               .output_f32 = form_.output_f32,
-                               .scale = form_.scale,
-                               .soft_cap = form_.soft_cap,
-                               .stream = stream,
-                               .launch = point.launch});
+    AllGatherColumnsArgs args{.rows = all_rows(point)};
+    fill_call(args);
+    all_gather_columns(group, args);
   }
 
   void gather_and_place(Ranks::Seat& seat, const Point& point) {
@@ -193,9 +189,10 @@ class LogitsMeasurement final : public RankBench {
     for (std::size_t from = 0; from * shard_ < vocabulary; ++from) {
       fill(sent.data(), 0, input_elements(point), point.type, args_.data, static_cast<int>(from), kLastStep);
       const std::size_t first = from * shard_, width = std::min(shard_, vocabulary - first);
-      const std::size_t begin = first_row(seat, point), kept = point.contender == Contender::separate ? begin : 0;
-      for (std::size_t row = begin; row < begin + rows(point); ++row) {
-        const std::size_t at = (row - begin + kept) * vocabulary + first;
+      const bool all = point.contender == Contender::separate;
+      const std::size_t begin = all ? 0 : first_row(seat, point);
+      for (std::size_t row = begin; row < begin + (all ? all_rows(point) : rows(point)); ++row) {
+        const std::size_t at = (row - begin) * vocabulary + first;
         if (!changes() || is_peer(point.contender)) {
           if (std::memcmp(mine.host.data() + at * size, sent.data() + row * shard_ * size, width * size) == 0) continue;
           return fmt::format("row {}: the columns of rank {} have other bytes", row, from);

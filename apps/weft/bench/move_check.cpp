@@ -323,7 +323,7 @@ std::vector<MoveCheck> move_checks(int ranks) {
                    size * of.rows * of.shard * (of.output_f32 ? 4 : 2),
                    [=](Ranks& world) { return check_columns(world, of); }});
   for (const std::size_t shard : {std::size_t{41}, std::size_t{4096}})
-    all.push_back({"all_to_all_columns", size * (size + 1) / 2 * shard * 2,
+    all.push_back({"all_to_all_columns", size * std::max(size, (size + 1) / 2) * shard * 2,
                    [=](Ranks& world) { return check_group_columns(world, shard); }});
   for (const std::size_t k : {std::size_t{1}, std::size_t{40}}) {
     constexpr std::size_t rows = 3, shard = 900;

@@ -83,7 +83,7 @@ enum class Contender : std::uint8_t {
   multimem_two_shot,
   padded,      // a ragged gather by Weft's equal operation, with the largest rank's rows on every rank
   one_tensor,  // the bytes of four_tensors as one tensor
-  separate,    // a crossing by the two calls that it replaces
+  separate,    // by the calls that it replaces
   symmetric,   // a copy with its outputs in symmetric memory
   push,        // a bound, no contender: GPUs store as many bytes to each other's memory, and none waits
   copy,        // a bound, too: a GPU copies bytes from its memory to its memory

@@ -189,7 +189,9 @@ struct GroupColumnPartition : CountedPartition, ColumnPlaces<mapped> {
   }
   template <Team T>
   WEFT_FN MisfitInfo misfit(T&, std::uint32_t rank) const {
-    return find_misfit(static_cast<const CountedPartition&>(*this), rank / group_ranks);
+    MisfitInfo misfit = find_misfit(static_cast<const CountedPartition&>(*this), rank / group_ranks);
+    misfit.place = misfit.what == Misfit::own_rows ? rank : misfit.place * group_ranks;  // a group's first rank
+    return misfit;
   }
   WEFT_FN bool same_for_all() const { return false; }
 };

@@ -82,11 +82,7 @@ class GatherColumns : public detail::GroupCall {
       const detail::CopyWork<Partition, 1> work{.partition = partition,
                                                 .line_packs = plan_.slot_packs,
                                                 .tensors = 1,
-                                                .tensor = {{.input = input_.data,
-                                                            .output = const_cast<void*>(output_.data),
-                                                            .row_bytes = input_.row_bytes,
-                                                            .input_stride = input_.stride,
-                                                            .output_stride = output_.stride}}};
+                                                .tensor = {detail::copy_tensor(input_, output_)}};
       run({.call = {},
            .bound = in_symmetric_.serve(work, aligned16),
            .blocks = plan_.blocks,

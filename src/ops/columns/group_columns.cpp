@@ -69,8 +69,10 @@ class ExchangeColumns : public detail::GroupCall {
   detail::CallName plan(bool) {
     const auto size = static_cast<std::uint64_t>(channel().size());
     const std::uint64_t for_one = std::min(args_.input_rows, args_.output_rows) * input_.row_bytes;
-    plan_ = detail::plan_copy(
-        channel(), {.own = for_one, .whole = for_one * size, .sent = 0, .symmetric = false, .launch = args_.launch});
+    // A rank whose group has no rows still sends all others theirs, to each rank of a group.
+    const std::uint64_t whole = std::max(for_one * size, input_.payload() * args_.group_ranks);
+    plan_ = detail::plan_copy(channel(),
+                              {.own = for_one, .whole = whole, .sent = 0, .symmetric = false, .launch = args_.launch});
     const std::uint32_t fingerprint =
         detail::fingerprint("all_to_all_columns", args_.shard_columns, columns_, change_.fingerprint(),
                             args_.group_ranks, detail::fingerprint(args_.counts), args_.tag);
@@ -100,11 +102,7 @@ class ExchangeColumns : public detail::GroupCall {
           .partition = {counted, places, static_cast<std::uint32_t>(args_.group_ranks)},
           .line_packs = plan_.slot_packs,
           .tensors = 1,
-          .tensor = {{.input = input_.data,
-                      .output = const_cast<void*>(output_.data),
-                      .row_bytes = input_.row_bytes,
-                      .input_stride = input_.stride,
-                      .output_stride = output_.stride}}};
+          .tensor = {detail::copy_tensor(input_, output_)}};
       run({.call = {},
            .bound = find_kernel(detail::CopyQuery<Partition, 1>{.aligned16 = aligned16}).with(work),
            .blocks = plan_.blocks,

@@ -36,7 +36,7 @@ std::vector<CallSetup> calls_to(std::vector<std::int32_t> counts, bool flows, un
                  .moving = Moving::all_to_all_columns,
                  .flows = flows,
                  .counts = std::move(counts),
-                 .padding = Padding::none,
+                 .padding = flows ? Padding::max : Padding::none,
                  .group_ranks = group_ranks};
   std::vector<CallSetup> calls(2, call);
   calls[1].changed = true;

@@ -125,11 +125,7 @@ class CopyEqual : public detail::GroupCall {
                       .warp_groups = static_cast<std::uint32_t>(plan_.warp_groups)},
         .line_packs = plan_.slot_packs,
         .tensors = 1,
-        .tensor = {{.input = input_.data,
-                    .output = const_cast<void*>(output_.data),
-                    .row_bytes = args_.row_bytes,
-                    .input_stride = input_.stride,
-                    .output_stride = output_.stride}}};
+        .tensor = {detail::copy_tensor(input_, output_)}};
     const bool aligned16 = detail::rows_are_aligned16(input_.data, args_.row_bytes, input_.stride) &&
                            detail::rows_are_aligned16(output_.data, args_.row_bytes, output_.stride);
     run({.call = {}, .bound = in_symmetric_.serve(work, aligned16), .blocks = plan_.blocks, .threads = plan_.threads});
@@ -285,11 +281,7 @@ detail::CallName GatherV::plan(bool) {
   for (std::size_t number = 0; number < args_.tensors.size(); ++number) {
     const Extent &input = inputs_[number], &output = outputs_[number];
     const std::uint64_t row_bytes = input.row_bytes;
-    work_.tensor[work_.tensors++] = {.input = input.data,
-                                     .output = const_cast<void*>(output.data),
-                                     .row_bytes = row_bytes,
-                                     .input_stride = input.stride,
-                                     .output_stride = output.stride};
+    work_.tensor[work_.tensors++] = detail::copy_tensor(input, output);
     all_whole_ = all_whole_ && detail::rows_are_aligned16(input.data, row_bytes, input.stride) &&
                  detail::rows_are_aligned16(output.data, row_bytes, output.stride);
     in_symmetric_.add(output);

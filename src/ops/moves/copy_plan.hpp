@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "comm/arguments.hpp"
 #include "comm/state.hpp"
+#include "ops/moves/copy_work.hpp"
 #include "ops/moves/move_plan.hpp"
 
 namespace weft::detail {
@@ -16,5 +18,14 @@ struct CopyPlanArgs {
   Launch launch;
 };
 MovePlan plan_copy(const GroupState& group, const CopyPlanArgs& args);
+
+// A tensor of a copy: rows as long as the input's.
+inline CopyTensor copy_tensor(const Extent& input, const Extent& output) {
+  return {.input = input.data,
+          .output = const_cast<void*>(output.data),
+          .row_bytes = input.row_bytes,
+          .input_stride = input.stride,
+          .output_stride = output.stride};
+}
 
 }  // namespace weft::detail

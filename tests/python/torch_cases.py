@@ -61,13 +61,17 @@ class Case:
         return [output]
 
     def all_to_all_columns(self) -> list[torch.Tensor]:
-        """Of bf16 into f32, to groups of one rank with the rows of ragged calls. Then to one group of all ranks."""
+        """Of bf16 into f32, to groups of one rank with the rows of ragged calls."""
         output = torch.zeros((2 + self.rank, 16 * self.group.size - 3), device=self.device)
         self.group.all_to_all_columns(output, self.logits, weft.torch.Counts(self.rows), scale=0.5, soft_cap=30.0)
-        shared = torch.zeros((2, 16 * self.group.size), dtype=torch.bfloat16, device=self.device)
+        return [output]
+
+    def columns_of_one_group(self) -> list[torch.Tensor]:
+        """All ranks get the same rows."""
+        output = torch.zeros((2, 16 * self.group.size), dtype=torch.bfloat16, device=self.device)
         one = weft.torch.Counts(self.rows[:1])
-        self.group.all_to_all_columns(shared, self.logits, one, group_ranks=self.group.size)
-        return [output, shared]
+        self.group.all_to_all_columns(output, self.logits, one, group_ranks=self.group.size)
+        return [output]
 
     def top_k_columns(self) -> list[torch.Tensor]:
         """Of bf16, without the last shard's pads."""
@@ -230,6 +234,7 @@ NAMES = [
     "all_gather",
     "all_gather_columns",
     "all_to_all_columns",
+    "columns_of_one_group",
     "top_k_columns",
     "reduce_scatter",
     "all_to_all",

@@ -31,10 +31,11 @@ def through_core(case: Case, name: str) -> list[bytes]:
     if name == "all_to_all_columns":
         y = np.zeros((2 + case.rank, 16 * ranks - 3), np.float32)
         core.all_to_all_columns(y, case.logits, weft.Counts(case.rows.numpy()), scale=0.5, soft_cap=30.0)
-        shared = np.zeros((2, 16 * ranks), np.uint16)
-        one = weft.Counts(case.rows.numpy()[:1])
+        return [y.tobytes()]
+    if name == "columns_of_one_group":
+        shared, one = np.zeros((2, 16 * ranks), np.uint16), weft.Counts(case.rows.numpy()[:1])
         core.all_to_all_columns(weft.Tensor(shared, "bf16"), case.logits, one, group_ranks=ranks)
-        return [y.tobytes(), shared.tobytes()]
+        return [shared.tobytes()]
     if name == "top_k_columns":
         values, indices = np.empty((2, 5), np.uint16), np.empty((2, 5), np.int32)
         core.top_k_columns(weft.Tensor(values, "bf16"), indices, case.halves, columns=64 * ranks - 3)

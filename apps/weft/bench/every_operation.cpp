@@ -9,6 +9,7 @@
 #include "weft/fused.hpp"
 #include "weft/messages.hpp"
 #include "weft/take.hpp"
+#include "weft/top_k.hpp"
 
 namespace weft::cli {
 namespace {

@@ -1,4 +1,4 @@
-// What a call does to elements on their way to the output.
+// The change of elements on their way to the output.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 namespace weft::c {
 namespace {
 
-// Of both calls.
+// The fields that both calls have.
 void column_fields(auto& c, auto& cpp, auto copy) {
   row_fields(c, cpp, copy);
   copy(c.shard_columns, cpp.shard_columns);

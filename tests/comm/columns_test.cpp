@@ -82,21 +82,27 @@ TEST(ColumnRecordings, FindNewNumbers) {
   }));
 }
 
+// The call is rejected with these words once `change` has been made to good arguments.
+template <class Args, class Change>
+void expect_rejection(void (*call)(const Group&, const Args&), const Group& group, Args args, Change change,
+                      const std::string& says) {
+  change(args);
+  try {
+    call(group, args);
+    ADD_FAILURE() << "not rejected: " << says;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+  }
+}
+
 TEST(ColumnArguments, ErrorsNameTheValueAndTheRange) {
   auto communicators = Communicator::local(1, cpu_config());
   std::vector<std::byte> memory(4096);
   const AllGatherColumnsArgs good{
       .input = memory.data(), .output = memory.data() + 2048, .rows = 2, .shard_columns = 16, .type = DataType::f32};
   const auto expect_rejected = [&](auto change, const std::string& says) {
-    AllGatherColumnsArgs args = good;
-    change(args);
-    try {
-      all_gather_columns(communicators[0], args);
-      ADD_FAILURE() << "not rejected: " << says;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Errc::invalid_argument);
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    expect_rejection(all_gather_columns, communicators[0], good, change, says);
   };
   using Args = AllGatherColumnsArgs;
   all_gather_columns(communicators[0], good);
@@ -135,15 +141,7 @@ TEST(ColumnArguments, OfGroupsNameTheValueAndTheRange) {
                                  .input_rows = 2,
                                  .output_rows = 2};
   const auto expect_rejected = [&](auto change, const std::string& says) {
-    AllToAllColumnsArgs args = good;
-    change(args);
-    try {
-      all_to_all_columns(communicators[0], args);
-      ADD_FAILURE() << "not rejected: " << says;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Errc::invalid_argument);
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    expect_rejection(all_to_all_columns, communicators[0], good, change, says);
   };
   using Args = AllToAllColumnsArgs;
   all_to_all_columns(communicators[0], good);

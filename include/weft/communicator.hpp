@@ -232,8 +232,8 @@ class Communicator {
   void release();
   void acquire();
 
-  // Ends every current and later operation of every rank with Errc::aborted. Callable from any thread; waits for
-  // nothing.
+  // Ends every current and later operation of every rank with Errc::aborted. Callable from any thread. It waits for no
+  // rank. On GPUs it returns when its kernel has told all ranks' GPUs, or after a second.
   //
   // If NCCL serves a group, its calls end on this rank, with those enqueued directly behind them. Calls on an engine's
   // communicator (from_nccl) are the exception: the engine must end them. Other ranks see a rank that does not answer,

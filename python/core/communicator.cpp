@@ -211,7 +211,7 @@ Takes the memory again. Graphs captured before stay valid if it comes back to th
 end at once with Errc.released.)doc")
       .def(
           "abort", [](const PyCommunicator& self) { waiting([&] { self->abort(); }); },
-          "Ends every current and later operation of every rank with Errc.aborted. From any thread; waits for nothing.")
+          "Ends every current and later operation of every rank with Errc.aborted. From any thread; waits for no rank.")
       .def(
           "status",
           [](const PyCommunicator& self) {

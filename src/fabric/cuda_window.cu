@@ -28,11 +28,14 @@ __global__ void push_kernel(Pack* to, const Pack* from, std::size_t packs) {
   for (std::size_t i = threadIdx.x; i < packs; i += blockDim.x) ptx::store_relaxed_sys(to + i, from[i]);
 }
 
-__global__ void poison_kernel(std::byte* const* windows, int count, std::uint32_t word) {
+__global__ void poison_kernel(std::byte* const* windows, int count, std::uint32_t word, std::uint32_t* told) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     if (windows[i] == nullptr) continue;
     ptx::store_relaxed_sys(reinterpret_cast<std::uint32_t*>(windows[i] + kPoisonOffset), word);
   }
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x == 0) ptx::store_release_sys(told, 1u);
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
@@ -225,8 +228,9 @@ void load_poison() {
   check_cuda(cudaFuncGetAttributes(&attributes, poison_kernel), "cudaFuncGetAttributes of poison_kernel");
 }
 
-void poison_windows(std::byte* const* windows, int count, std::uint32_t word, cudaStream_t stream) {
-  poison_kernel<<<1, 96, 0, stream>>>(windows, count, word);
+void poison_windows(std::byte* const* windows, int count, std::uint32_t word, std::uint32_t* told,
+                    cudaStream_t stream) {
+  poison_kernel<<<1, 96, 0, stream>>>(windows, count, word, told);
   check_cuda(cudaGetLastError(), "launch of poison_kernel");
 }
 

@@ -96,7 +96,8 @@ class Fabric {
   virtual std::vector<int> dead_peers() const = 0;
   // The first fault among calls that NCCL serves. Waits for nothing.
   virtual std::optional<HostFault> host_fault() const { return std::nullopt; }
-  // Ends the communicator on every rank that can be reached. Waits for nothing.
+  // Ends the communicator on every rank that can be reached. Returns when these ranks' next calls will know it, on GPUs
+  // after a second at most.
   virtual void abort() noexcept = 0;
 
   // Throws Errc::invalid_argument with the argument's name if an operation could not use it.

@@ -67,7 +67,7 @@ class AllReduceProgram final : public Program {
   void fill_messages(unsigned call, unsigned rank);  // ops/messages/sim_messages.cpp
   // ops/norm/sim_norms.cpp
   void fill_norm(unsigned call, unsigned rank);
-  Kernel kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const;
+  Kernel kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size, unsigned blocks) const;
   void fill_counts(unsigned call, unsigned rank);    // ops/moves/sim_counts.cpp
   void fill_columns(unsigned call, unsigned rank);   // ops/columns/sim_columns.cpp
   void fill_crossing(unsigned call, unsigned rank);  // ops/crossings/sim_crossings.cpp

@@ -66,6 +66,10 @@ void set_calls(Setup& setup, const std::string& protocol) {
     };
     setup.calls = {norm(2, 1, false), norm(1, 2, true), norm(1, 1, false)};
     setup.calls[1].norm.scaling = detail::RowScaling::none;
+    if (protocol == "norm-flowing") {
+      setup.algorithm = Algorithm::two_shot;
+      for (CallSetup& call : setup.calls) call.flows = true;
+    }
   } else {
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined,
                                       Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
@@ -360,6 +364,12 @@ const std::vector<Setup>& all_fault_setups() {
       };
       add(2, false);
       add(3, true);
+    }
+    for (const std::string kind : {"stops", "slow", "late", "dies", "aborts", "mismatch"}) {
+      for (const bool one_thread : {false, true}) {
+        all.push_back(fault_setup(
+            {.kind = kind, .protocol = "norm-flowing", .ranks = 2, .one_thread = one_thread, .odd_call = 1}));
+      }
     }
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {
       for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {

@@ -31,6 +31,10 @@ class CudaWarpGroup : public CudaBlock {
     __shared__ std::uint32_t words[kMostWarpGroups * kTallyWords];
     return words + group_ * kTallyWords;
   }
+  __device__ float* scratch() const {
+    __shared__ float words[kMostWarpGroups * kScratchWords];
+    return words + group_ * kScratchWords;
+  }
   // Barrier 0 is the whole block's.
   __device__ void sync() const { ptx::sync_some(1 + group_, size_); }
   __device__ bool all(bool good) const { return ptx::all_of_some(1 + group_, size_, good); }

@@ -148,6 +148,9 @@ TEST(Kernels, Norms) {
       }
     }
   }
+  for (const bool casts : {false, true}) {
+    EXPECT_EQ(found.add(detail::FlowingNormQuery{casts})->most_threads, detail::kMostFlowingNormThreads);
+  }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::NormFamily>().size());
 }
 

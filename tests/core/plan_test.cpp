@@ -326,6 +326,45 @@ TEST(Plan, TwoRanksKeepTheirOwnRowsOfLongNorms) {
   EXPECT_FALSE(keeps_own(3, 33));
 }
 
+// Blocks of large norms have roles: some move, others norm. Every launch has both, and all of its blocks fit at once.
+TEST(Plan, BlocksOfLargeNormsHaveRoles) {
+  NormQuery query{.device = Device::cuda,
+                  .size = 2,
+                  .layout = make_layout(2, 1 << 20, 64 << 20),
+                  .type = DataType::bf16,
+                  .rows = 513,
+                  .row_packs = 512,
+                  .requested = Algorithm::two_shot,
+                  .max_blocks = 132};
+  const auto movers = [&](auto change) {
+    NormQuery changed = query;
+    change(changed);
+    const NormPlan plan = plan_norm(changed);
+    EXPECT_LE(plan.blocks, changed.launch.blocks != 0 ? changed.launch.blocks : changed.max_blocks);
+    if (plan.movers != 0) {
+      EXPECT_LT(plan.movers, plan.blocks);
+      EXPECT_EQ(plan.threads, plan.warp_groups * static_cast<int>(kWarpGroupThreads));
+      EXPECT_TRUE(changed.launch.threads == 0 || changed.launch.threads == plan.threads);
+    }
+    return plan.movers;
+  };
+  EXPECT_EQ(movers([](NormQuery&) {}), 49);
+  EXPECT_EQ(movers([](NormQuery& q) { q.rows = 512; }), 0);
+  EXPECT_EQ(movers([](NormQuery& q) { q.size = 4; }), 0);
+  EXPECT_EQ(movers([](NormQuery& q) { q.device = Device::cpu; }), 0);
+  EXPECT_EQ(movers([](NormQuery& q) { q.type = DataType::f16; }), 0);
+  EXPECT_EQ(movers([](NormQuery& q) { q.requested = Algorithm::one_shot; }), 0);
+  EXPECT_EQ(movers([](NormQuery& q) { q.row_packs = 8192, q.layout = make_layout(2, 1 << 10, 1 << 10); }), 0);
+  for (int threads = 32; threads <= 1024; threads += 32) {
+    const bool groups = threads == 256 || threads == 384 || threads == 512;
+    EXPECT_EQ(movers([&](NormQuery& q) { q.launch.threads = threads; }) != 0, groups) << threads;
+  }
+  for (int blocks = 2; blocks <= 132; ++blocks) {
+    EXPECT_EQ(movers([&](NormQuery& q) { q.max_blocks = blocks; }) != 0, blocks >= 8) << blocks;
+    EXPECT_EQ(movers([&](NormQuery& q) { q.launch.blocks = blocks; }) != 0, blocks >= 8) << blocks;
+  }
+}
+
 // A norm uses its group's table, like an all-reduce.
 TEST(Plan, NormsGoByTheGroupsTable) {
   const TuningStep steps[] = {{.up_to = 1023, .algorithm = Algorithm::two_shot},

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernel/instances.hpp"
+#include "ops/norm/flowing_rms_norm.hpp"
 #include "ops/norm/norm_kernels.hpp"
 #include "ops/norm/norm_rows.hpp"
 #include "ops/norm/one_shot_rms_norm.hpp"
@@ -21,14 +22,18 @@ using TwoShotNorm = Instance<TwoShotRmsNorm<Reduction<type, Ops::sum>, size, cas
 template <DataType type, std::uint32_t size>
 using NormsOfSize = Instances<OneShotNorm<type, size, false>, OneShotNorm<type, size, true>,
                               TwoShotNorm<type, size, false>, TwoShotNorm<type, size, true>>;
+template <bool casts>
+using FlowingNorm =
+    Instance<FlowingRmsNorm<Reduction<DataType::bf16, Ops::sum>, kFlowingNormSize, casts>, FlowingNormQuery{casts}>;
 template <DataType type>
 using NormOfRows = Instance<NormRows<Reduction<type, Ops::sum>>, NormRowsQuery{type}>;
 
 struct NormFamily {
-  using List = Join<NormsOfSize<DataType::bf16, 0>, NormsOfSize<DataType::bf16, 2>, NormsOfSize<DataType::bf16, 4>,
-                    NormsOfSize<DataType::bf16, 8>, NormsOfSize<DataType::f16, 0>,
-                    Instances<OneShotNorm<DataType::bf16, 2, false, true>, OneShotNorm<DataType::bf16, 2, true, true>,
-                              NormOfRows<DataType::bf16>, NormOfRows<DataType::f16>>>;
+  using List =
+      Join<NormsOfSize<DataType::bf16, 0>, NormsOfSize<DataType::bf16, 2>, NormsOfSize<DataType::bf16, 4>,
+           NormsOfSize<DataType::bf16, 8>, NormsOfSize<DataType::f16, 0>,
+           Instances<OneShotNorm<DataType::bf16, 2, false, true>, OneShotNorm<DataType::bf16, 2, true, true>,
+                     FlowingNorm<false>, FlowingNorm<true>, NormOfRows<DataType::bf16>, NormOfRows<DataType::f16>>>;
 };
 
 }  // namespace weft::detail

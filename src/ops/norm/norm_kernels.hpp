@@ -31,6 +31,16 @@ struct FusedNormQuery {
 };
 KernelFor<NormWork> find_kernel(const FusedNormQuery& query);
 
+// Two-shot whose blocks have roles: bf16, two ranks.
+struct FlowingNormQuery {
+  bool casts;  // rows become e4m3
+
+  using Work = FlowingNormWork;
+  constexpr bool operator==(const FlowingNormQuery&) const = default;
+  constexpr FlowingNormQuery key() const { return *this; }
+};
+KernelFor<FlowingNormWork> find_kernel(const FlowingNormQuery& query);
+
 struct NormRowsQuery {
   DataType type;
 

@@ -15,6 +15,24 @@ int norm_threads(const Launch& launch, std::uint64_t row_packs, int max_threads)
   return launch.threads != 0 ? launch.threads : static_cast<int>(threads);
 }
 
+// From some size on, some processors move packs and the others norm. More movers, or processors that do both, were
+// slower: rows are then complete earlier than they can be normed, and the link's stores hold up a processor's loads.
+// Measured on two H200 (docs/notes).
+void give_roles(const NormQuery& query, std::uint64_t packs, NormPlan& plan) {
+  constexpr std::uint64_t kMostWithoutRoles = 4 * kMiB;
+  constexpr int kLeastBlocks = 8;
+  const int blocks = query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks;
+  const int threads = query.launch.threads != 0 ? query.launch.threads : kMostFlowingNormThreads;
+  const int group = kWarpGroupThreads;
+  if (query.device != Device::cuda || plan.algorithm != Algorithm::two_shot) return;
+  if (packs * sizeof(Pack) <= kMostWithoutRoles || blocks < kLeastBlocks) return;
+  if (threads % group != 0 || threads < 2 * group || threads > kMostFlowingNormThreads) return;
+  plan.movers = blocks * 3 / 8;
+  plan.warp_groups = threads / group;
+  plan.blocks = blocks;
+  plan.threads = threads;
+}
+
 }  // namespace
 
 NormPlan plan_norm(const NormQuery& query) {
@@ -56,6 +74,7 @@ NormPlan plan_norm(const NormQuery& query) {
   const std::uint32_t specialized_size = has_specialized_norm(query.type, query.size) ? query.size : 0;
   plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, specialized_size));
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(std::max(rows, senders)) + 1;
+  if (plan.piece_packs == row_packs && specialized_size == kFlowingNormSize) give_roles(query, packs, plan);
   plan.norm_threads = norm_threads(query.launch, row_packs, kMostNormThreads);
   plan.norm_blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(query.rows);
   return plan;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "protocol/channel.hpp"
+#include "team/team.hpp"
 #include "tuning/tuning.hpp"
 #include "weft/collectives.hpp"
 #include "weft/types.hpp"
@@ -21,6 +22,8 @@ struct NormPlan {
   bool keeps_own;             // NormOperation
   int blocks;                 // the control block included
   int threads;
+  int movers;                     // two-shot: blocks that move packs, while others norm rows (FlowingNormWork), or 0
+  int warp_groups;                // of each block, if so
   int norm_blocks, norm_threads;  // of the norm's own kernel, which has no control block
 };
 struct NormQuery {
@@ -45,6 +48,13 @@ constexpr int max_norm_threads(Algorithm algorithm, std::uint32_t specialized_si
       specialized_size == 2 || specialized_size == 4 || (specialized_size == 8 && algorithm == Algorithm::two_shot);
   return few ? kMostNormThreads : 512;
 }
+
+// Blocks with roles: fewer threads, as each holds several packs of a row. Groups of this size have an instance.
+inline constexpr int kMostFlowingNormThreads = 512;
+inline constexpr std::uint32_t kFlowingNormSize = 2;
+// Packs that a mover's thread scatters before it reduces one: as many as travel until a peer's come. More of them delay
+// the first rows.
+inline constexpr std::uint32_t kFlowingNormAhead = 2;
 
 // Groups that have an instance of their own: most models are served on them.
 constexpr bool has_specialized_norm(DataType type, std::uint32_t size) {

@@ -20,16 +20,16 @@ struct NormRows {
   template <Team T>
   static WEFT_FN bool run(T& team, const Call& call, const NormWork& work) {
     if (!may_begin(team, call)) return false;
-    Norm::with_width(team, work, [&]<bool single>() {
+    Norm::with_width(team, work, [&]<std::uint32_t held>() {
       const auto weights = Norm::weights(team, work, team.block_rank());
       std::uint32_t uses = 0;
       for (std::uint32_t row = team.block_rank(); row < work.rows; row += team.blocks()) {
         const Packs sums(static_cast<const Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
-        const auto take = [&](std::uint32_t, std::uint32_t i, Pack& sum) {
-          sum = sums.load(i);
+        const auto take = [&](std::uint32_t, std::uint32_t i, Pack(&sum)[1]) {
+          sum[0] = sums.load(i);
           return true;
         };
-        static_cast<void>(Norm::template finish<single>(team, work, row, weights, uses, take));
+        static_cast<void>(Norm::template finish<held>(team, work, row, weights, uses, take));
       }
     });
     return true;

@@ -28,4 +28,11 @@ struct NormWork {
   bool power_of_two;  // scales are powers of two, stored as one byte
 };
 
+// … whose blocks have roles (flowing_rms_norm.hpp).
+struct FlowingNormWork : NormWork {
+  std::uint32_t warp_groups = 1;  // of each CUDA block
+  std::uint32_t movers = 0;       // data blocks that move packs; the others norm rows. 0: each does both
+  std::uint32_t ahead = ~0u;      // how many packs a thread scatters before it reduces one
+};
+
 }  // namespace weft::detail

@@ -113,9 +113,9 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
       }
     };
     if constexpr (keeps_own) {
-      Norm::with_width(team, work, [&]<bool single>() {
+      Norm::with_width(team, work, [&]<std::uint32_t held>() {
         Norm::each_row(team, work, [&](std::uint32_t row) {
-          Norm::template each_pack_of_row<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+          Norm::template each_pack_of_row<held>(team, work, [&](std::uint32_t n, std::uint32_t i) {
             if (i < work.row_packs) send_pack(row * work.row_packs + i, load(team, work, row, n, i, prefetched));
           });
           return true;
@@ -132,20 +132,20 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const ThreadPlan& p,
                              const Prefetched& prefetched) {
     Pack* const from = p.from + s.epoch % kBanks * p.bank_packs;
-    return Norm::with_width(team, work, [&]<bool single>() {
+    return Norm::with_width(team, work, [&]<std::uint32_t held>() {
       std::uint32_t uses = 0;
       return Norm::each_row(team, work, [&](std::uint32_t row) {
-        const auto take = [&](std::uint32_t n, std::uint32_t i, Pack& result) {
+        const auto take = [&](std::uint32_t n, std::uint32_t i, Pack(&result)[1]) {
           typename R::Accumulator sum{};
           const std::uint32_t pack = row * work.row_packs + i;
           const Pack own = keeps_own ? load(team, work, row, n, i, prefetched) : Pack{};
           if (!Instance::template receive_and_reduce<!keeps_own>(team, s, 1, from + pack, p.slot_packs, own, sum)) {
             return false;
           }
-          result = R::finish(sum);
+          result[0] = R::finish(sum);
           return true;
         };
-        return Norm::template finish<single>(team, work, row, prefetched.weights, uses, take);
+        return Norm::template finish<held>(team, work, row, prefetched.weights, uses, take);
       });
     });
   }

@@ -64,87 +64,149 @@ struct RmsNorm {
   static WEFT_FN std::uint32_t run_of(const NormWork& work) {
     return kUnit<T> == 1 && scaling_of(work) == RowScaling::per_group ? kScalePacks : 1;
   }
-  // Calls `serve.template operator()<single>()`; `single`: no thread has more than one pack of a row.
+  // Calls `serve.template operator()<held>()`. `held`: no thread has more packs of a row, and they stay in registers;
+  // or kAny.
+  static constexpr std::uint32_t kAny = 0;
   template <Team T, class Serve>
   static WEFT_FN auto with_width(T& team, const NormWork& work, Serve serve) {
     const bool single = run_of<T>(work) == 1 && work.row_packs <= team.size();
-    return single ? serve.template operator()<true>() : serve.template operator()<false>();
+    return single ? serve.template operator()<1>() : serve.template operator()<kAny>();
+  }
+  // The same for few threads, each of which holds several packs.
+  template <Team T, class Serve>
+  static WEFT_FN auto with_more_width(T& team, const NormWork& work, Serve serve) {
+    const bool single_runs = run_of<T>(work) == 1;
+    if (single_runs && work.row_packs <= 4 * team.size()) return serve.template operator()<4>();
+    if (single_runs && work.row_packs <= 8 * team.size()) return serve.template operator()<8>();
+    return serve.template operator()<kAny>();
   }
   // Calls `serve(n, i)` for each run of a thread; its first pack is the thread's n-th of the row, and the row's i-th.
   // All threads of the block make the same number of calls, also if i is behind the row's end.
-  template <bool single, Team T, class Serve>
+  template <std::uint32_t held, Team T, class Serve>
   static WEFT_FN void each_run(T& team, const NormWork& work, Serve serve) {
-    const std::uint32_t run = run_of<T>(work), at_once = team.size() * run;
-    std::uint32_t n = 0, begin = 0;
-    do {
-      serve(n, begin + team.thread_rank() * run);
-      n += run;
-      begin += at_once;
-    } while (!single && begin < work.row_packs);
+    if constexpr (held > 1) {
+      WEFT_UNROLL
+      for (std::uint32_t n = 0; n < held; ++n) serve(n, n * team.size() + team.thread_rank());
+    } else {
+      const std::uint32_t run = run_of<T>(work), at_once = team.size() * run;
+      std::uint32_t n = 0, begin = 0;
+      do {
+        serve(n, begin + team.thread_rank() * run);
+        n += run;
+        begin += at_once;
+      } while (held == kAny && begin < work.row_packs);
+    }
   }
-  template <bool single, Team T, class Serve>
+  template <std::uint32_t held, Team T, class Serve>
   static WEFT_FN void each_pack_of_row(T& team, const NormWork& work, Serve serve) {
-    const std::uint32_t run = single ? 1 : run_of<T>(work);
-    each_run<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+    const std::uint32_t run = held != kAny ? 1 : run_of<T>(work);
+    each_run<held>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       for (std::uint32_t k = 0; k < run; ++k) serve(n + k, i + k);
     });
   }
-
-  // Weights for this thread's first two packs of every row, loaded before the first row is awaited; none if the block
-  // has no row.
-  struct Weights {
-    Pack first, second;
-  };
-  template <Team T>
-  static WEFT_FN Weights weights(T& team, const NormWork& work, std::uint32_t first_row) {
-    const Packs gamma(work.gamma, 0);
-    const std::uint32_t run = run_of<T>(work), first = team.thread_rank() * run;
-    const std::uint32_t second = run == 1 ? first + team.size() : first + 1;
-    const std::uint32_t packs = first_row < work.rows ? work.row_packs : 0;
-    return {.first = first < packs ? gamma.load(first) : Pack{},
-            .second = second < packs ? gamma.load(second) : Pack{}};
+  // Packs whose sums are awaited together: all that a thread holds, or one after the other.
+  template <std::uint32_t held>
+  static constexpr std::uint32_t kAtOnce = held == kAny ? 1
+                                           : held < 4   ? held
+                                                        : 4;
+  template <std::uint32_t held, Team T, class Serve>
+  static WEFT_FN void each_batch(T& team, const NormWork& work, Serve serve) {
+    if constexpr (held == kAny) {
+      each_pack_of_row<held>(team, work, serve);
+    } else {
+      WEFT_UNROLL
+      for (std::uint32_t n = 0; n < held; n += kAtOnce<held>) serve(n, n * team.size() + team.thread_rank());
+    }
   }
 
-  // Finishes one row. `take(n, i, sum)` gives the row's i-th pack, this thread's n-th, of the all-reduce's result, or
-  // false if the call has failed. Then every thread of the block gets false. `uses`: of scratch memory, counted from 0
-  // in a call. Its halves take turns, so that a late thread still finds the others' values. For a thread that writes to
-  // a half again has passed the barrier of the other half.
-  template <bool single, Team T, class Take>
-  static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, const Weights& weights,
+  // Weights for this thread's first packs of every row, loaded before the first row is awaited; none if the block has
+  // no row. More would take too many registers.
+  template <std::uint32_t packs>
+  struct FirstWeights {
+    static constexpr std::uint32_t kPacks = packs;
+    Pack pack[packs];
+  };
+  template <std::uint32_t kept, Team T>
+  static WEFT_FN FirstWeights<kept> first_weights(T& team, const NormWork& work, std::uint32_t first_row) {
+    const Packs gamma(work.gamma, 0);
+    const std::uint32_t run = run_of<T>(work), first = team.thread_rank() * run;
+    const std::uint32_t packs = first_row < work.rows ? work.row_packs : 0;
+    FirstWeights<kept> weights{};
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kept; ++k) {
+      const std::uint32_t i = run == 1 ? first + k * team.size() : first + k;
+      if (i < packs) weights.pack[k] = gamma.load(i);
+    }
+    return weights;
+  }
+  using Weights = FirstWeights<2>;
+  template <Team T>
+  static WEFT_FN Weights weights(T& team, const NormWork& work, std::uint32_t first_row) {
+    return first_weights<2>(team, work, first_row);
+  }
+
+  // Finishes one row. `take(n, i, sums)` gives the row's pack i, this thread's n-th, of the all-reduce's result, and
+  // those `team.size()` further on, if there is room for several; or false if the call has failed. Then every thread of
+  // the block gets false. `uses`: of scratch memory, counted from 0 in a call. Its halves take turns, so that a late
+  // thread still finds the others' values. For a thread that writes to a half again has passed the barrier of the other
+  // half.
+  template <std::uint32_t held, Team T, class FirstWeights, class Take>
+  static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
                              std::uint32_t& uses, Take take) {
+    constexpr std::uint32_t some = kAtOnce<held>;
     const std::uint32_t packs = work.row_packs;
     const Packs residual(static_cast<const Pack*>(work.residual) + row * work.residual_stride, 0);
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
-    Row mine{};
+    Row<held> mine{};
     bool good = true;
     float* const squares = half(team, uses);
-    each_pack_of_row<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
-      float sum = 0;
-      if (i < packs && good) {
-        // The load runs while the sum is awaited.
-        const Pack before = work.residual != nullptr ? residual.load(i) : Pack{};
-        Pack row_pack{};
-        good = take(n, i, row_pack);
-        if (work.residual != nullptr) row_pack = added(row_pack, before);
-        result.store(i, row_pack);
-        if (n == 0) mine.first = row_pack;
-        if (n == 1) mine.second = row_pack;
-        sum = sum_of_squares(row_pack);
+    each_batch<held>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+      const auto exists = [&](std::uint32_t k) { return i + k * team.size() < packs; };
+      float squared[some] = {};
+      if (exists(0) && good) {
+        // These loads run while the sums are awaited.
+        Pack before[some] = {}, sums[some] = {};
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < some; ++k) {
+          if (work.residual != nullptr && (k == 0 || exists(k))) before[k] = residual.load(i + k * team.size());
+        }
+        good = take(n, i, sums);
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < some; ++k) {
+          if (k != 0 && !exists(k)) break;
+          if (work.residual != nullptr) sums[k] = added(sums[k], before[k]);
+          result.store(i + k * team.size(), sums[k]);
+          mine.hold(n + k, sums[k]);
+          squared[k] = sum_of_squares(sums[k]);
+        }
       }
-      sum = team.sum_of(sum, kUnit<T>);
-      if (i % kUnit<T> == 0 && i < packs) squares[i / kUnit<T>] = sum;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) {
+        const std::uint32_t at = i + k * team.size();
+        const float sum = team.sum_of(squared[k], kUnit<T>);
+        if (at % kUnit<T> == 0 && at < packs) squares[at / kUnit<T>] = sum;
+      }
     });
     if (!team.all(good)) return false;
-    mine.factor = factor_of(work, total<single>(team, squares, packs));
-    write<single>(team, work, row, weights, uses, mine);
+    mine.factor = factor_of(work, total<held == 1>(team, squares, packs));
+    write<held>(team, work, row, weights, uses, mine);
     return true;
   }
 
  private:
-  // A thread's part of its row. Two packs stay in registers, the others are loaded again.
+  // A thread's part of its row. Of any number of packs, two stay in registers, and the others are loaded again.
+  template <std::uint32_t held>
   struct Row {
-    Pack first, second;
+    static constexpr std::uint32_t kPacks = held < 2 ? 2 : held;
+    Pack pack[kPacks];
     float factor;  // 1 / root mean square
+
+    WEFT_FN void hold(std::uint32_t n, const Pack& value) {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kPacks; ++k) {
+        if (n == k) pack[k] = value;
+      }
+    }
   };
 
   template <Team T>
@@ -219,29 +281,31 @@ struct RmsNorm {
     return R::finish(x);
   }
 
-  template <bool single, Team T>
-  static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, const Weights& weights,
-                            std::uint32_t& uses, const Row& mine) {
-    const std::uint32_t run = single ? 1 : run_of<T>(work), packs = work.row_packs;
+  template <std::uint32_t held, Team T, class FirstWeights>
+  static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
+                            std::uint32_t& uses, const Row<held>& mine) {
+    const std::uint32_t run = held != kAny ? 1 : run_of<T>(work), packs = work.row_packs;
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
     const Packs gamma(work.gamma, 0);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
     const auto normed_at = [&](std::uint32_t n, std::uint32_t i) {
-      if (n == 0) return normed(work, mine.first, weights.first, mine.factor);
-      if (n == 1) return normed(work, mine.second, weights.second, mine.factor);
+      const auto weight = [&] { return n < FirstWeights::kPacks ? weights.pack[n] : gamma.load(i); };
+      if constexpr (held > 1) return normed(work, mine.pack[n], weight(), mine.factor);
+      if (n == 0) return normed(work, mine.pack[0], weights.pack[0], mine.factor);
+      if (n == 1) return normed(work, mine.pack[1], weights.pack[1], mine.factor);
       return normed(work, result.load(i), gamma.load(i), mine.factor);
     };
     float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
     if (scaling_of(work) == RowScaling::per_token) {
       float most = 0;
-      each_pack_of_row<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+      each_pack_of_row<held>(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
       });
       const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
       if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
       inverse = scale.inverse;
     }
-    each_run<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+    each_run<held>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       if (scaling_of(work) == RowScaling::per_group) {
         float most = 0;
         for (std::uint32_t k = 0; k < run; ++k) {

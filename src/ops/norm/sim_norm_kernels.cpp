@@ -12,28 +12,30 @@ constexpr bool is_simulated(const detail::FusedNormQuery& query, int unit, unsig
   if (lanes != 1) return query.size == 2;
   return query.size <= 4 && (query.type == DataType::bf16 || unit == 16);
 }
+constexpr bool is_simulated(const detail::FlowingNormQuery&, int, unsigned) {
+  return true;
+}
 constexpr bool is_simulated(const detail::NormRowsQuery&, int, unsigned) {
   return true;
 }
 
 // The instance that production takes for the call.
-template <int unit, unsigned lanes>
-Kernel find(const Wanted<detail::FusedNormQuery>& wanted, bool one_thread) {
+template <int unit, unsigned lanes, class Query>
+Kernel find(const Wanted<Query>& wanted, bool one_thread) {
   Kernel kernel;
   with_instance(rows_of<[](const auto& row) { return is_simulated(row, unit, lanes); }>(detail::NormFamily::List{}),
                 wanted.query, [&]<class A>() { kernel = kernel_of<A, unit, lanes>(wanted.work, one_thread); });
   return kernel;
 }
 
-template <unsigned lanes>
-Kernel find_with_lanes(const Wanted<detail::FusedNormQuery>& wanted) {
+template <unsigned lanes, class Query>
+Kernel find_with_lanes(const Wanted<Query>& wanted) {
   if (Kernel kernel = find<16, lanes>(wanted, false)) return kernel;
   throw std::invalid_argument("simulator: norms with lanes are of two ranks, in bf16");
 }
 
-}  // namespace
-
-Kernel find_kernel(const Wanted<detail::FusedNormQuery>& wanted, const RunAs& as) {
+template <class Query>
+Kernel find_fused(const Wanted<Query>& wanted, const RunAs& as) {
   switch (as.lanes) {
     case 1:
       return in_units(as.atomic_bytes, [&]<int unit>() { return find<unit, 1>(wanted, as.one_thread); });
@@ -44,6 +46,15 @@ Kernel find_kernel(const Wanted<detail::FusedNormQuery>& wanted, const RunAs& as
     default:
       throw std::invalid_argument("simulator: no norm with so many lanes");
   }
+}
+
+}  // namespace
+
+Kernel find_kernel(const Wanted<detail::FusedNormQuery>& wanted, const RunAs& as) {
+  return find_fused(wanted, as);
+}
+Kernel find_kernel(const Wanted<detail::FlowingNormQuery>& wanted, const RunAs& as) {
+  return find_fused(wanted, as);
 }
 
 Kernel find_kernel(const Wanted<detail::NormRowsQuery>& wanted, const RunAs& as) {

@@ -54,8 +54,17 @@ Scale scale_of(float largest, bool power_of_two) {
 
 }  // namespace
 
-Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const {
+Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size,
+                                        unsigned blocks) const {
   const RunAs as{setup_.atomic_bytes, setup_.one_thread, setup_.lanes};
+  if (spec.flows) {
+    detail::FlowingNormWork flowing{work};
+    // A rank of one thread makes all of a phase before the next one. Of two blocks, one of which has the headers, the
+    // other one does everything.
+    flowing.movers = setup_.one_thread || blocks == 2 ? 0 : (blocks + 1) / 2;
+    flowing.ahead = setup_.one_thread ? ~0u : 1;
+    return find_kernel({detail::FlowingNormQuery{.casts = work.scaling != detail::RowScaling::none}, flowing}, as);
+  }
   if (spec.alone) {
     return find_kernel({detail::NormRowsQuery{setup_.type}, detail::NormSteps(work, spec.piece).norm()}, as);
   }
@@ -117,7 +126,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
                               .gamma_plus_one = form.gamma_plus_one,
                               .scaling = form.scaling,
                               .power_of_two = form.power_of_two};
-  t.kernel = kernel_of_norm(spec, work, static_cast<std::uint32_t>(members.size()));
+  t.kernel = kernel_of_norm(spec, work, static_cast<std::uint32_t>(members.size()), world_.grid(call, rank).blocks);
   if (spec.step != 0) return;
 
   const auto put = [](std::vector<std::uint32_t>& words, std::size_t at, std::uint32_t value, std::size_t size) {

@@ -67,26 +67,27 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
       return phase != 1 || Handshake::compare(team, s, p.header, 1);
     }
     if constexpr (phase == 0) {
-      scatter(team, s, p);
+      scatter(team, s, p, p.share);
       return true;
     } else {
       return phase == 1 ? reduce(team, s, p) : norm(team, s, work, p, prefetched);
     }
   }
 
- private:
+ protected:
   static WEFT_FN std::uint64_t bank(const Session& s, const ThreadPlan& p) { return s.epoch % kBanks * p.bank_packs; }
   // Pack i of a shard, if it exists: the shard of a turn's rank.
   static WEFT_FN std::uint32_t place(const Session& s, const ThreadPlan& p, std::uint32_t turn, std::uint32_t i) {
     return rank_in_turn(*s.call, turn) * p.shard + i;
   }
 
+  // These packs of every other rank's shard.
   template <Team T>
-  static WEFT_FN void scatter(T& team, const Session& s, const ThreadPlan& p) {
+  static WEFT_FN void scatter(T& team, const Session& s, const ThreadPlan& p, const NormShare& share) {
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Slots to = {};
       Instance::find_slots(*s.call, turn, s.layout().scatter, p.slot_packs, bank(s, p), to);
-      for (std::uint32_t i = p.share.first; i < p.share.end; i += p.share.step) {
+      for (std::uint32_t i = share.first; i < share.end; i += share.step) {
         Pack payload[kBatch];
         bool exists[kBatch];
         WEFT_UNROLL
@@ -112,18 +113,70 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   static WEFT_FN bool reduce_own(T& team, const Session& s, const ThreadPlan& p) {
     for (std::uint32_t i = p.share.first; i < p.share.end && place(s, p, 0, i) < p.packs; i += p.share.step) {
       const Pack own = p.input.load(place(s, p, 0, i));
-      typename R::Accumulator sum{};
-      Pack* const slots = p.from + bank(s, p) + i;
-      if (!Instance::template receive_and_reduce<false>(team, s, 1, slots, p.slot_packs, own, sum)) return false;
-      const Pack wire = Wire::template encode<T::kAtomicBytes>(R::finish(sum), s.epoch);
-      for (std::uint32_t turn = 0; turn < Instance::size(*s.call); turn += kBatch) {
-        Slots to = {};
-        Instance::find_slots(*s.call, turn, s.layout().gather, p.slot_packs, bank(s, p), to);
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (turn + k < Instance::size(*s.call)) team.store(to[k] + i, wire);
-        }
+      if (!reduce_pack(team, s, p, i, own)) return false;
+    }
+    return true;
+  }
+  template <Team T>
+  static WEFT_FN bool reduce_pack(T& team, const Session& s, const ThreadPlan& p, std::uint32_t i, const Pack& own) {
+    typename R::Accumulator sum{};
+    Pack* const slots = p.from + bank(s, p) + i;
+    if (!Instance::template receive_and_reduce<false>(team, s, 1, slots, p.slot_packs, own, sum)) return false;
+    const Pack wire = Wire::template encode<T::kAtomicBytes>(R::finish(sum), s.epoch);
+    for (std::uint32_t turn = 0; turn < Instance::size(*s.call); turn += kBatch) {
+      Slots to = {};
+      Instance::find_slots(*s.call, turn, s.layout().gather, p.slot_packs, bank(s, p), to);
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (turn + k < Instance::size(*s.call)) team.store(to[k] + i, wire);
       }
+    }
+    return true;
+  }
+
+  // Sums of the message's packs first, first + step, … below `end`, when all have arrived.
+  template <std::uint32_t some, Team T>
+  static WEFT_FN bool receive_sums(T& team, const Session& s, const ThreadPlan& p, const NormShare& share,
+                                   Pack (&sums)[some]) {
+    const auto exists = [&](std::uint32_t k) { return k == 0 || share.first + k * share.step < share.end; };
+    std::uint32_t owner[some];
+    Pack* slot[some];
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < some; ++k) {
+      const std::uint32_t pack = share.first + k * share.step;
+      owner[k] = pack / p.shard;
+      slot[k] = p.from + p.to_gather + bank(s, p) + owner[k] * p.slot_packs + (pack - owner[k] * p.shard);
+    }
+    Pack received[some] = {};
+    const auto missing = [&](std::uint32_t k) {
+      return exists(k) && !Wire::template arrived<T::kAtomicBytes>(received[k], s.epoch);
+    };
+    const auto arrived = [&] {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) {
+        if (exists(k)) received[k] = team.load(slot[k]);
+      }
+      bool all = true;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) all &= !missing(k);
+      return all;
+    };
+    // No peer is late with this rank's own sums: the block that makes them names the rank to blame.
+    const auto to_blame = [&](std::uint32_t k) { return owner[k] != s.rank() ? owner[k] : kNoPeer; };
+    const auto late = [&] {
+      std::uint32_t rank = kNoPeer;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) {
+        if (missing(k) && to_blame(k) != kNoPeer) rank = to_blame(k);
+      }
+      return rank;
+    };
+    if (!wait(team, s, {.phase = 2}, arrived, late)) return false;
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < some; ++k) {
+      if (!exists(k)) continue;
+      sums[k] = Wire::decode(received[k]);
+      team.store(slot[k], kRestPack);
     }
     return true;
   }
@@ -131,26 +184,14 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   template <Team T>
   static WEFT_FN bool norm(T& team, const Session& s, const Work& work, const ThreadPlan& p,
                            const Prefetched& weights) {
-    Pack* const slots = p.from + p.to_gather + bank(s, p);
-    return Norm::with_width(team, work, [&]<bool single>() {
+    return Norm::with_width(team, work, [&]<std::uint32_t held>() {
       std::uint32_t uses = 0;
       return Norm::each_row(team, work, [&](std::uint32_t row) {
-        const auto take = [&](std::uint32_t, std::uint32_t i, Pack& sum) {
-          const std::uint32_t pack = row * work.row_packs + i, owner = pack / p.shard;
-          Pack* const slot = slots + owner * p.slot_packs + (pack - owner * p.shard);
-          Pack received{};
-          const auto arrived = [&] {
-            received = team.load(slot);
-            return Wire::template arrived<T::kAtomicBytes>(received, s.epoch);
-          };
-          // No peer is late with this rank's own sums: the block that makes them names the rank to blame.
-          const auto late = [&] { return owner != s.rank() ? owner : kNoPeer; };
-          if (!wait(team, s, {.phase = 2}, arrived, late)) return false;
-          sum = Wire::decode(received);
-          team.store(slot, kRestPack);
-          return true;
+        const auto take = [&](std::uint32_t, std::uint32_t i, Pack(&sum)[1]) {
+          const std::uint32_t pack = row * work.row_packs + i;
+          return receive_sums(team, s, p, {.first = pack, .end = pack + 1, .step = 1}, sum);
         };
-        return Norm::template finish<single>(team, work, row, weights, uses, take);
+        return Norm::template finish<held>(team, work, row, weights, uses, take);
       });
     });
   }

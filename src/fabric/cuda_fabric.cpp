@@ -8,11 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "base/argument.hpp"
 #include "base/log.hpp"
@@ -46,11 +44,8 @@ struct DeviceControl {
 struct HostControl {
   FaultRecord record[kFaultKinds];
   std::uint32_t abort;
-  std::uint32_t told;  // windows that abort() could reach have its poison
+  std::uint32_t told;  // for poison_windows()
 };
-
-// How long abort() waits at most. Kernels of ranks that share the GPU may keep its own from running until they end.
-constexpr std::chrono::seconds kAbortPatience{1};
 
 class CudaFabric final : public Fabric {
  public:
@@ -234,18 +229,10 @@ class CudaFabric final : public Fabric {
   void abort() noexcept override {
     std::atomic_ref(host_control_->abort).store(1, std::memory_order_release);  // for waiting kernels of this rank
     if (nccl_ != nullptr) nccl_->abort();
-    const std::atomic_ref told(host_control_->told);
-    told.store(0, std::memory_order_relaxed);
     try {
       const SetupScope scope(device_);
-      const auto own = static_cast<std::uint32_t>(rank_);
-      poison_windows(device_control_->windows, size_, poison_word(own, own, static_cast<std::uint32_t>(Errc::aborted)),
-                     &host_control_->told, stream_);
-      // A call that comes behind abort() must find the poison. CUDA is not asked: some thread may capture a graph.
-      const auto began = std::chrono::steady_clock::now();
-      while (told.load(std::memory_order_acquire) == 0 && std::chrono::steady_clock::now() - began < kAbortPatience) {
-        std::this_thread::sleep_for(std::chrono::microseconds(10));
-      }
+      const auto own = static_cast<std::uint32_t>(rank_), code = static_cast<std::uint32_t>(Errc::aborted);
+      poison_windows(device_control_->windows, size_, poison_word(own, own, code), &host_control_->told, stream_);
     } catch (const Error&) {
       // Peers then learn it from this rank's kernels, or by their deadlines.
     }

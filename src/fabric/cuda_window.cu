@@ -5,6 +5,9 @@
 #include <nccl_device.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -230,8 +233,17 @@ void load_poison() {
 
 void poison_windows(std::byte* const* windows, int count, std::uint32_t word, std::uint32_t* told,
                     cudaStream_t stream) {
+  // Kernels of ranks that share the GPU may keep this one from running until they end.
+  constexpr std::chrono::seconds patience{1};
+  const std::atomic_ref done(*told);
+  done.store(0, std::memory_order_relaxed);
   poison_kernel<<<1, 96, 0, stream>>>(windows, count, word, told);
   check_cuda(cudaGetLastError(), "launch of poison_kernel");
+  // CUDA is not asked: a thread may capture a graph.
+  const auto began = std::chrono::steady_clock::now();
+  while (done.load(std::memory_order_acquire) == 0 && std::chrono::steady_clock::now() - began < patience) {
+    std::this_thread::sleep_for(std::chrono::microseconds(10));
+  }
 }
 
 }  // namespace weft::detail

@@ -54,8 +54,8 @@ void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stre
 // Loads the kernel of poison_windows for the current device. Call it while nothing waits: a first launch may have to
 // wait for kernels that only poison would end.
 void load_poison();
-// Writes `word` to the first word of every window that is not null, and 1 to `told` when all have it; enqueued on
-// `stream`. `windows` is device memory, `told` host memory that the device reaches.
+// Writes `word` to the first word of every window that is not null, by a kernel on `stream`. Waits until all have it,
+// for a second at most. `windows` is device memory, `told` a word of host memory that the device reaches.
 void poison_windows(std::byte* const* windows, int count, std::uint32_t word, std::uint32_t* told, cudaStream_t stream);
 
 }  // namespace weft::detail

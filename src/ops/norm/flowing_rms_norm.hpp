@@ -4,7 +4,7 @@
 //
 // A processor has one role: a mover's stores to the link would hold up the loads of blocks that norm there.
 //
-// Whatever a rank's roles, the packs' places and contents are those of two_shot_rms_norm.hpp. So roles, grids and this
+// Packs' places and contents are those of two_shot_rms_norm.hpp, whatever a rank's roles. So roles, grids and this
 // choice may differ from rank to rank. Nobody waits in a circle: a thread reduces a pack only after it has scattered
 // that pack and those before it, and no mover waits for a block that norms.
 #pragma once

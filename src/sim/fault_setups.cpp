@@ -66,9 +66,9 @@ void set_calls(Setup& setup, const std::string& protocol) {
     };
     setup.calls = {norm(2, 1, false), norm(1, 2, true), norm(1, 1, false)};
     setup.calls[1].norm.scaling = detail::RowScaling::none;
-    if (protocol == "norm-flowing") {
+    if (protocol == "norm-roles") {
       setup.algorithm = Algorithm::two_shot;
-      for (CallSetup& call : setup.calls) call.flows = true;
+      for (CallSetup& call : setup.calls) call.norm.roles = true;
     }
   } else {
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined,
@@ -367,8 +367,8 @@ const std::vector<Setup>& all_fault_setups() {
     }
     for (const std::string kind : {"stops", "slow", "late", "dies", "aborts", "mismatch"}) {
       for (const bool one_thread : {false, true}) {
-        all.push_back(fault_setup(
-            {.kind = kind, .protocol = "norm-flowing", .ranks = 2, .one_thread = one_thread, .odd_call = 1}));
+        all.push_back(
+            fault_setup({.kind = kind, .protocol = "norm-roles", .ranks = 2, .one_thread = one_thread, .odd_call = 1}));
       }
     }
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {

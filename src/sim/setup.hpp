@@ -69,6 +69,7 @@ struct NormForm {
   bool output = true;      // else the row is only made in e4m3
   bool apart = false;      // a pack lies between rows, and scales of one group of columns lie together
   bool keeps_own = false;  // one-shot of two ranks: they do not send to themselves
+  bool roles = false;      // two-shot of two ranks: blocks move packs or norm rows, if there are several
 };
 
 // A message of `count` elements between two ranks of the group.

@@ -149,7 +149,7 @@ TEST(Kernels, Norms) {
     }
   }
   for (const bool casts : {false, true}) {
-    EXPECT_EQ(found.add(detail::FlowingNormQuery{casts})->most_threads, detail::kMostFlowingNormThreads);
+    EXPECT_EQ(found.add(detail::NormInRolesQuery{casts})->most_threads, detail::kMostNormThreadsInRoles);
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::NormFamily>().size());
 }

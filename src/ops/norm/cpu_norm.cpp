@@ -8,7 +8,7 @@ template std::span<const Kernel> kernels_of<NormFamily>();
 KernelFor<NormWork> find_kernel(const FusedNormQuery& query) {
   return kernel_for<NormFamily>(query);
 }
-KernelFor<FlowingNormWork> find_kernel(const FlowingNormQuery& query) {
+KernelFor<NormInRolesWork> find_kernel(const NormInRolesQuery& query) {
   return kernel_for<NormFamily>(query);
 }
 KernelFor<NormWork> find_kernel(const NormRowsQuery& query) {

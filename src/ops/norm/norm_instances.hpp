@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "kernel/instances.hpp"
-#include "ops/norm/flowing_rms_norm.hpp"
 #include "ops/norm/norm_kernels.hpp"
 #include "ops/norm/norm_rows.hpp"
 #include "ops/norm/one_shot_rms_norm.hpp"
+#include "ops/norm/rms_norm_in_roles.hpp"
 #include "ops/norm/two_shot_rms_norm.hpp"
 
 namespace weft::detail {
@@ -23,8 +23,8 @@ template <DataType type, std::uint32_t size>
 using NormsOfSize = Instances<OneShotNorm<type, size, false>, OneShotNorm<type, size, true>,
                               TwoShotNorm<type, size, false>, TwoShotNorm<type, size, true>>;
 template <bool casts>
-using FlowingNorm =
-    Instance<FlowingRmsNorm<Reduction<DataType::bf16, Ops::sum>, kFlowingNormSize, casts>, FlowingNormQuery{casts}>;
+using NormInRoles =
+    Instance<RmsNormInRoles<Reduction<DataType::bf16, Ops::sum>, kNormSizeInRoles, casts>, NormInRolesQuery{casts}>;
 template <DataType type>
 using NormOfRows = Instance<NormRows<Reduction<type, Ops::sum>>, NormRowsQuery{type}>;
 
@@ -33,7 +33,7 @@ struct NormFamily {
       Join<NormsOfSize<DataType::bf16, 0>, NormsOfSize<DataType::bf16, 2>, NormsOfSize<DataType::bf16, 4>,
            NormsOfSize<DataType::bf16, 8>, NormsOfSize<DataType::f16, 0>,
            Instances<OneShotNorm<DataType::bf16, 2, false, true>, OneShotNorm<DataType::bf16, 2, true, true>,
-                     FlowingNorm<false>, FlowingNorm<true>, NormOfRows<DataType::bf16>, NormOfRows<DataType::f16>>>;
+                     NormInRoles<false>, NormInRoles<true>, NormOfRows<DataType::bf16>, NormOfRows<DataType::f16>>>;
 };
 
 }  // namespace weft::detail

@@ -32,14 +32,14 @@ struct FusedNormQuery {
 KernelFor<NormWork> find_kernel(const FusedNormQuery& query);
 
 // Two-shot whose blocks have roles: bf16, two ranks.
-struct FlowingNormQuery {
+struct NormInRolesQuery {
   bool casts;  // rows become e4m3
 
-  using Work = FlowingNormWork;
-  constexpr bool operator==(const FlowingNormQuery&) const = default;
-  constexpr FlowingNormQuery key() const { return *this; }
+  using Work = NormInRolesWork;
+  constexpr bool operator==(const NormInRolesQuery&) const = default;
+  constexpr NormInRolesQuery key() const { return *this; }
 };
-KernelFor<FlowingNormWork> find_kernel(const FlowingNormQuery& query);
+KernelFor<NormInRolesWork> find_kernel(const NormInRolesQuery& query);
 
 struct NormRowsQuery {
   DataType type;

@@ -22,11 +22,11 @@ void give_roles(const NormQuery& query, std::uint64_t packs, NormPlan& plan) {
   constexpr std::uint64_t kMostWithoutRoles = 4 * kMiB;
   constexpr int kLeastBlocks = 8;
   const int blocks = query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks;
-  const int threads = query.launch.threads != 0 ? query.launch.threads : kMostFlowingNormThreads;
+  const int threads = query.launch.threads != 0 ? query.launch.threads : kMostNormThreadsInRoles;
   const int group = kWarpGroupThreads;
   if (query.device != Device::cuda || plan.algorithm != Algorithm::two_shot) return;
   if (packs * sizeof(Pack) <= kMostWithoutRoles || blocks < kLeastBlocks) return;
-  if (threads % group != 0 || threads < 2 * group || threads > kMostFlowingNormThreads) return;
+  if (threads % group != 0 || threads < 2 * group || threads > kMostNormThreadsInRoles) return;
   plan.movers = blocks * 3 / 8;
   plan.warp_groups = threads / group;
   plan.blocks = blocks;
@@ -74,7 +74,7 @@ NormPlan plan_norm(const NormQuery& query) {
   const std::uint32_t specialized_size = has_specialized_norm(query.type, query.size) ? query.size : 0;
   plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, specialized_size));
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(std::max(rows, senders)) + 1;
-  if (plan.piece_packs == row_packs && specialized_size == kFlowingNormSize) give_roles(query, packs, plan);
+  if (plan.piece_packs == row_packs && specialized_size == kNormSizeInRoles) give_roles(query, packs, plan);
   plan.norm_threads = norm_threads(query.launch, row_packs, kMostNormThreads);
   plan.norm_blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(query.rows);
   return plan;

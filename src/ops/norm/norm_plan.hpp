@@ -22,7 +22,7 @@ struct NormPlan {
   bool keeps_own;             // NormOperation
   int blocks;                 // the control block included
   int threads;
-  int movers;                     // two-shot: blocks that move packs, while others norm rows (FlowingNormWork), or 0
+  int movers;                     // two-shot: blocks that move packs, while others norm rows (NormInRolesWork), or 0
   int warp_groups;                // of each block, if so
   int norm_blocks, norm_threads;  // of the norm's own kernel, which has no control block
 };
@@ -50,11 +50,11 @@ constexpr int max_norm_threads(Algorithm algorithm, std::uint32_t specialized_si
 }
 
 // Blocks with roles: fewer threads, as each holds several packs of a row. Groups of this size have an instance.
-inline constexpr int kMostFlowingNormThreads = 512;
-inline constexpr std::uint32_t kFlowingNormSize = 2;
+inline constexpr int kMostNormThreadsInRoles = 512;
+inline constexpr std::uint32_t kNormSizeInRoles = 2;
 // Packs that a mover's thread scatters before it reduces one: as many as travel until a peer's come. More of them delay
 // the first rows.
-inline constexpr std::uint32_t kFlowingNormAhead = 2;
+inline constexpr std::uint32_t kNormPacksAhead = 2;
 
 // Groups that have an instance of their own: most models are served on them.
 constexpr bool has_specialized_norm(DataType type, std::uint32_t size) {

@@ -28,10 +28,10 @@ struct NormWork {
   bool power_of_two;  // scales are powers of two, stored as one byte
 };
 
-// … whose blocks have roles (flowing_rms_norm.hpp).
-struct FlowingNormWork : NormWork {
+// … whose blocks have roles (rms_norm_in_roles.hpp).
+struct NormInRolesWork : NormWork {
   std::uint32_t warp_groups = 1;  // of each CUDA block
-  std::uint32_t movers = 0;       // data blocks that move packs; the others norm rows. 0: each does both
+  std::uint32_t movers = 0;       // CUDA blocks that move packs, the first ones; the others norm. 0: each does both
   std::uint32_t ahead = ~0u;      // how many packs a thread scatters before it reduces one
 };
 

@@ -258,7 +258,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                                    .casts = !by_pieces && work_.scaling != detail::RowScaling::none,
                                                    .keeps_own = plan_.keeps_own});
     const auto reduce = [&](const detail::NormWork& part) {
-      if (plan_.movers != 0) return run(flowing(part));
+      if (plan_.movers != 0) return run(in_roles(part));
       run({.call = {}, .bound = fused.with(part), .blocks = plan_.blocks, .threads = plan_.threads});
     };
     if (!by_pieces) {
@@ -279,12 +279,12 @@ class AllReduceRmsNorm : public detail::GroupCall {
   }
 
  private:
-  detail::KernelCall flowing(const detail::NormWork& rows) const {
-    detail::FlowingNormWork work{rows};
+  detail::KernelCall in_roles(const detail::NormWork& rows) const {
+    detail::NormInRolesWork work{rows};
     work.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);
     work.movers = static_cast<std::uint32_t>(plan_.movers);
-    work.ahead = detail::kFlowingNormAhead;
-    const detail::FlowingNormQuery query{.casts = rows.scaling != detail::RowScaling::none};
+    work.ahead = detail::kNormPacksAhead;
+    const detail::NormInRolesQuery query{.casts = rows.scaling != detail::RowScaling::none};
     return {
         .call = {}, .bound = detail::find_kernel(query).with(work), .blocks = plan_.blocks, .threads = plan_.threads};
   }

@@ -12,7 +12,7 @@ constexpr bool is_simulated(const detail::FusedNormQuery& query, int unit, unsig
   if (lanes != 1) return query.size == 2;
   return query.size <= 4 && (query.type == DataType::bf16 || unit == 16);
 }
-constexpr bool is_simulated(const detail::FlowingNormQuery&, int, unsigned) {
+constexpr bool is_simulated(const detail::NormInRolesQuery&, int, unsigned) {
   return true;
 }
 constexpr bool is_simulated(const detail::NormRowsQuery&, int, unsigned) {
@@ -53,7 +53,7 @@ Kernel find_fused(const Wanted<Query>& wanted, const RunAs& as) {
 Kernel find_kernel(const Wanted<detail::FusedNormQuery>& wanted, const RunAs& as) {
   return find_fused(wanted, as);
 }
-Kernel find_kernel(const Wanted<detail::FlowingNormQuery>& wanted, const RunAs& as) {
+Kernel find_kernel(const Wanted<detail::NormInRolesQuery>& wanted, const RunAs& as) {
   return find_fused(wanted, as);
 }
 

@@ -7,7 +7,7 @@
 namespace weft::sim {
 
 Kernel find_kernel(const Wanted<detail::FusedNormQuery>& wanted, const RunAs& as);
-Kernel find_kernel(const Wanted<detail::FlowingNormQuery>& wanted, const RunAs& as);
+Kernel find_kernel(const Wanted<detail::NormInRolesQuery>& wanted, const RunAs& as);
 Kernel find_kernel(const Wanted<detail::NormRowsQuery>& wanted, const RunAs& as);
 
 }  // namespace weft::sim

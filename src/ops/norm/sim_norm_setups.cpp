@@ -20,8 +20,8 @@ CallSetup keeping_own(CallSetup call) {
   call.norm.keeps_own = true;
   return call;
 }
-CallSetup flowing(CallSetup call) {
-  call.flows = true;
+CallSetup in_roles(CallSetup call) {
+  call.norm.roles = true;
   return call;
 }
 // Adds the steps of a norm of rows that are longer than the buffers.
@@ -88,21 +88,21 @@ std::vector<Setup> small_norm_setups() {
     add("wide-released", {.calls = released(wide({norm(2, 1)}, 1)), .bound = 1});
     add("wrap32", {.start_epoch = 0xfffffffdu, .calls = {norm(1, 1), norm(1, 0), norm(1, 2), norm(1, 1), norm(1, 1)}});
   }
-  const auto add_flowing = [&](const char* how, Setup setup) {
-    setup.name = fmt::format("rms-norm-flowing-{}", how);
+  const auto add_in_roles = [&](const char* how, Setup setup) {
+    setup.name = fmt::format("rms-norm-roles-{}", how);
     setup.algorithm = Algorithm::two_shot;
     setups.push_back(std::move(setup));
   };
-  const std::vector<CallSetup> calls{flowing(norm(1, 1)), flowing(in_place(norm(2, 1, {Grid{}}, kPlain))),
-                                     flowing(norm(1, 1))};
-  add_flowing("bf16", {.calls = calls});
-  add_flowing("cpu", {.atomic_bytes = 8, .one_thread = true, .calls = calls});
+  const std::vector<CallSetup> calls{in_roles(norm(1, 1)), in_roles(in_place(norm(2, 1, {Grid{}}, kPlain))),
+                                     in_roles(norm(1, 1))};
+  add_in_roles("bf16", {.calls = calls});
+  add_in_roles("cpu", {.atomic_bytes = 8, .one_thread = true, .calls = calls});
   // One block moves, the other norms; beside ranks without roles.
   const std::vector<Grid> roles{{3, 1}};
-  add_flowing("roles",
-              {.calls = {flowing(norm(2, 2, roles)), flowing(in_place(norm(1, 1, roles, kPlain)))}, .bound = 1});
-  add_flowing("mixed", {.calls = {flowing(norm(2, 1, {{3, 1}, Grid{}})), norm(1, 1)}, .bound = 1});
-  add_flowing("threads", {.calls = {flowing(norm(2, 3, {{3, 2}}))}, .bound = 1});
+  add_in_roles("apart",
+               {.calls = {in_roles(norm(2, 2, roles)), in_roles(in_place(norm(1, 1, roles, kPlain)))}, .bound = 1});
+  add_in_roles("mixed", {.calls = {in_roles(norm(2, 1, {{3, 1}, Grid{}})), norm(1, 1)}, .bound = 1});
+  add_in_roles("threads", {.calls = {in_roles(norm(2, 3, {{3, 2}}))}, .bound = 1});
   return setups;
 }
 
@@ -181,29 +181,29 @@ std::vector<Setup> large_norm_setups() {
   }
   // Several movers, several blocks that norm, ranks whose roles differ, and threads with several packs of a row: at
   // once, in two batches, and one after the other.
-  const std::vector<CallSetup> flow{flowing(norm(3, 3, {{5, 2}, {3, 1}})),
-                                    flowing(in_place(norm(7, 2, {{4, 1}, small}, kPlain))),
-                                    norm(2, 2, {{3, 2}, small}),
-                                    flowing(norm(1, 0, {{3, 1}})),
-                                    flowing(norm(9, 1, {{3, 1}, {5, 1}}, gemma)),
-                                    flowing(in_place(norm(1, 5, {{6, 2}, {3, 3}}, first)))};
-  const auto add_flowing = [&](const char* how, Setup setup) {
-    setup.name = fmt::format("rms-norm-flowing-{}", how);
+  const std::vector<CallSetup> mixed_roles{in_roles(norm(3, 3, {{5, 2}, {3, 1}})),
+                                           in_roles(in_place(norm(7, 2, {{4, 1}, small}, kPlain))),
+                                           norm(2, 2, {{3, 2}, small}),
+                                           in_roles(norm(1, 0, {{3, 1}})),
+                                           in_roles(norm(9, 1, {{3, 1}, {5, 1}}, gemma)),
+                                           in_roles(in_place(norm(1, 5, {{6, 2}, {3, 3}}, first)))};
+  const auto add_in_roles = [&](const char* how, Setup setup) {
+    setup.name = fmt::format("rms-norm-roles-{}", how);
     setup.algorithm = Algorithm::two_shot;
     setups.push_back(std::move(setup));
   };
-  add_flowing("grids", {.payload = Payload::special, .calls = flow});
-  add_flowing("torn8-grids",
-              {.atomic_bytes = 8, .start_epoch = 0x7ffffffdu, .payload = Payload::rounding, .calls = flow});
-  add_flowing("replays-grids", {.start_epoch = 0xfffffffeu, .calls = replays(flow)});
-  add_flowing("cpu-grids", {.atomic_bytes = 8, .one_thread = true, .payload = Payload::special, .calls = flow});
-  add_flowing("lanes16-grids",
-              {.lanes = 16,
-               .payload = Payload::rounding,
-               .calls = {flowing(norm(39, 1, {{2, 16}}, groups)), flowing(in_place(norm(70, 1, {{2, 16}}, kPlain))),
-                         flowing(norm(18, 2, {{2, 16}}, apart))}});
-  add_flowing("lanes2-grids",
-              {.lanes = 2, .calls = {flowing(norm(9, 2, {{4, 2}, {3, 4}})), flowing(norm(3, 3, {{3, 2}}))}});
+  add_in_roles("grids", {.payload = Payload::special, .calls = mixed_roles});
+  add_in_roles("torn8-grids",
+               {.atomic_bytes = 8, .start_epoch = 0x7ffffffdu, .payload = Payload::rounding, .calls = mixed_roles});
+  add_in_roles("replays-grids", {.start_epoch = 0xfffffffeu, .calls = replays(mixed_roles)});
+  add_in_roles("cpu-grids", {.atomic_bytes = 8, .one_thread = true, .payload = Payload::special, .calls = mixed_roles});
+  add_in_roles("lanes16-grids",
+               {.lanes = 16,
+                .payload = Payload::rounding,
+                .calls = {in_roles(norm(39, 1, {{2, 16}}, groups)), in_roles(in_place(norm(70, 1, {{2, 16}}, kPlain))),
+                          in_roles(norm(18, 2, {{2, 16}}, apart))}});
+  add_in_roles("lanes2-grids",
+               {.lanes = 2, .calls = {in_roles(norm(9, 2, {{4, 2}, {3, 4}})), in_roles(norm(3, 3, {{3, 2}}))}});
   setups.push_back({.name = "rms-norm-wide-lanes16",
                     .lanes = 16,
                     .calls = wide({norm(39, 2, {{2, 16}}, groups), in_place(norm(34, 1, {{2, 16}}))}, 14)});

@@ -57,13 +57,13 @@ Scale scale_of(float largest, bool power_of_two) {
 Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size,
                                         unsigned blocks) const {
   const RunAs as{setup_.atomic_bytes, setup_.one_thread, setup_.lanes};
-  if (spec.flows) {
-    detail::FlowingNormWork flowing{work};
+  if (spec.norm.roles) {
+    detail::NormInRolesWork in_roles{work};
     // A rank of one thread makes all of a phase before the next one. Of two blocks, one of which has the headers, the
     // other one does everything.
-    flowing.movers = setup_.one_thread || blocks == 2 ? 0 : (blocks + 1) / 2;
-    flowing.ahead = setup_.one_thread ? ~0u : 1;
-    return find_kernel({detail::FlowingNormQuery{.casts = work.scaling != detail::RowScaling::none}, flowing}, as);
+    in_roles.movers = setup_.one_thread || blocks == 2 ? 0 : (blocks + 1) / 2;
+    in_roles.ahead = setup_.one_thread ? ~0u : 1;
+    return find_kernel({detail::NormInRolesQuery{.casts = work.scaling != detail::RowScaling::none}, in_roles}, as);
   }
   if (spec.alone) {
     return find_kernel({detail::NormRowsQuery{setup_.type}, detail::NormSteps(work, spec.piece).norm()}, as);

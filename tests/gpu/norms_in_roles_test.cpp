@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kTwoShotBytes = std::size_t{5} << 20;  // a test's memory has room for a few such tensors
 
-Config flowing_config() {
+Config config_for_roles() {
   Config config = gpu_config();
   config.two_shot_bytes = kTwoShotBytes;
   return config;
@@ -44,8 +44,8 @@ void expect_roles(const Norm& norm) {
 }
 
 // A thread has up to four packs of a row, up to eight, or more. Small calls between the large ones find their slots.
-TEST(GpuFlowingNorms, RowsOfEveryWidthOnAnyGrid) {
-  GpuWorld world = make_gpu_world(2, flowing_config());
+TEST(GpuNormsInRoles, RowsOfEveryWidthOnAnyGrid) {
+  GpuWorld world = make_gpu_world(2, config_for_roles());
   std::vector<Norm> norms;
   for (const std::size_t hidden : {1000u, 4096u, 7168u, 16384u}) {
     for (const Fp8Scaling scaling : {Fp8Scaling::fixed, Fp8Scaling::per_token, Fp8Scaling::per_128_columns}) {
@@ -81,8 +81,8 @@ TEST(GpuFlowingNorms, RowsOfEveryWidthOnAnyGrid) {
 }
 
 // Roles are each rank's own matter: one has them, the other has not, or other ones.
-TEST(GpuFlowingNorms, RanksWithOtherRoles) {
-  GpuWorld world = make_gpu_world(2, flowing_config());
+TEST(GpuNormsInRoles, RanksWithOtherRoles) {
+  GpuWorld world = make_gpu_world(2, config_for_roles());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const Launch launches[] = {
         {.blocks = 8, .threads = 512}, {.blocks = 20, .threads = 96}, {.blocks = 30, .threads = 256}};
@@ -99,8 +99,8 @@ TEST(GpuFlowingNorms, RanksWithOtherRoles) {
 }
 
 // A graph's replays, whose data change, between small calls and without a wait.
-TEST(GpuFlowingNorms, ReplaysMixWithSmallCalls) {
-  GpuWorld world = make_gpu_world(2, flowing_config());
+TEST(GpuNormsInRoles, ReplaysMixWithSmallCalls) {
+  GpuWorld world = make_gpu_world(2, config_for_roles());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const auto norm_of = [&](std::size_t tokens, std::uint32_t seed) {
       return prepare({.tokens = tokens,
@@ -129,8 +129,8 @@ TEST(GpuFlowingNorms, ReplaysMixWithSmallCalls) {
 }
 
 // Movers and blocks that norm wait for a rank that does not come; all of them end, and name it.
-TEST(GpuFlowingNorms, AMissingRankIsNamed) {
-  Config config = flowing_config();
+TEST(GpuNormsInRoles, AMissingRankIsNamed) {
+  Config config = config_for_roles();
   config.deadline = std::chrono::milliseconds(300);
   GpuWorld world = make_gpu_world(2, config);
   const Norm norm{

@@ -16,15 +16,15 @@
 namespace weft::detail {
 
 template <class R, std::uint32_t known_size, bool casts>
-struct FlowingRmsNorm : TwoShotRmsNorm<R, known_size, casts> {
+struct RmsNormInRoles : TwoShotRmsNorm<R, known_size, casts> {
   using Base = TwoShotRmsNorm<R, known_size, casts>;
   using typename Base::Handshake;
   using typename Base::Instance;
   using typename Base::Norm;
   using typename Base::Slots;
   using typename Base::Wire;
-  using Work = FlowingNormWork;
-  static constexpr int kMostThreads = kMostFlowingNormThreads;
+  using Work = NormInRolesWork;
+  static constexpr int kMostThreads = kMostNormThreadsInRoles;
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
 

@@ -366,10 +366,7 @@ const std::vector<Setup>& all_fault_setups() {
       add(3, true);
     }
     for (const std::string kind : {"stops", "slow", "late", "dies", "aborts", "mismatch"}) {
-      for (const bool one_thread : {false, true}) {
-        all.push_back(
-            fault_setup({.kind = kind, .protocol = "norm-roles", .ranks = 2, .one_thread = one_thread, .odd_call = 1}));
-      }
+      all.push_back(fault_setup({.kind = kind, .protocol = "norm-roles", .ranks = 2, .odd_call = 1}));
     }
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {
       for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {

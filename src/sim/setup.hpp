@@ -65,11 +65,12 @@ struct NormForm {
   detail::RowScaling scaling = detail::RowScaling::per_token;  // of its cast to e4m3
   bool power_of_two = false;
   bool gamma_plus_one = false;
-  bool residual = true;    // else there is none to add
-  bool output = true;      // else the row is only made in e4m3
-  bool apart = false;      // a pack lies between rows, and scales of one group of columns lie together
-  bool keeps_own = false;  // one-shot of two ranks: they do not send to themselves
-  bool roles = false;      // two-shot of two ranks: blocks move packs or norm rows, if there are several
+  bool residual = true;      // else there is none to add
+  bool output = true;        // else the row is only made in e4m3
+  bool apart = false;        // a pack lies between rows, and scales of one group of columns lie together
+  bool keeps_own = false;    // one-shot of two ranks: they do not send to themselves
+  bool roles = false;        // two-shot of two ranks: blocks move packs or norm rows, if there are more than two
+  unsigned warp_groups = 1;  // … of each processor, if there are six blocks or more
 };
 
 // A message of `count` elements between two ranks of the group.

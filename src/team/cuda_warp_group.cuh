@@ -109,7 +109,7 @@ class CudaWarpGroup : public CudaBlock {
 };
 
 static_assert(StagedTeam<CudaWarpGroup>);
-// The stages of a full block, with the words above, fit into the 227 KB that a block of Hopper may have.
+// The stages of a full block, with the words and counters above, fit into the 227 KB that a block of Hopper may have.
 static_assert(kMostWarpGroups *
                   (kWarpGroupThreads / CudaBlock::kLanes * kGpuStageOfWarp +
                    CudaBlock::kTallyWords * sizeof(std::uint32_t) + kSharedWords * sizeof(std::uint64_t)) <=

@@ -134,8 +134,8 @@ TEST_P(GpuGatherAborts, EndKernelsThatWait) {
     gpu.synchronize();
     if (rank == 1) {
       other.join();
-      // abort() waits for nothing, so the fault may still be on its way. A call before it would end well, and be the
-      // last.
+      // abort() waits for a second at most, so the fault may still be on its way. A call before it would end well, and
+      // be the last.
       for (int look = 0; look < 100 && !communicator.status(); ++look) std::this_thread::sleep_for(10ms);
     } else {
       const CountDown arrival{waiting};

@@ -52,8 +52,8 @@ constexpr int max_norm_threads(Algorithm algorithm, std::uint32_t specialized_si
 // Blocks with roles: fewer threads, as each holds several packs of a row. Groups of this size have an instance.
 inline constexpr int kMostNormThreadsInRoles = 512;
 inline constexpr std::uint32_t kNormSizeInRoles = 2;
-// Packs that a mover's thread scatters before it reduces one: as many as travel until a peer's come. More of them delay
-// the first rows.
+// Packs that a mover's thread has scattered beyond the one that it reduces: as many as travel until a peer's come. More
+// of them delay the first rows.
 inline constexpr std::uint32_t kNormPacksAhead = 2;
 
 // Groups that have an instance of their own: most models are served on them.

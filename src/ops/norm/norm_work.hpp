@@ -31,8 +31,8 @@ struct NormWork {
 // … whose blocks have roles (rms_norm_in_roles.hpp).
 struct NormInRolesWork : NormWork {
   std::uint32_t warp_groups = 1;  // of each CUDA block
-  std::uint32_t movers = 0;       // CUDA blocks that move packs, the first ones; the others norm. 0: each does both
-  std::uint32_t ahead = ~0u;      // how many packs a thread scatters before it reduces one
+  std::uint32_t movers = 1;       // CUDA blocks that move packs, the first ones; the others norm rows
+  std::uint32_t ahead = 0;        // packs that a thread has scattered beyond the one that it reduces
 };
 
 }  // namespace weft::detail

@@ -29,25 +29,27 @@ struct RmsNormInRoles : TwoShotRmsNorm<R, known_size, casts> {
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
 
   struct ThreadPlan : Base::ThreadPlan {
-    bool moves, norms;
-    std::uint32_t ahead;                // packs of a shard, from a thread's scattering to its reducing
-    std::uint32_t first_row, row_step;  // this block's, in the order of completion
+    bool moves;                         // else it norms
+    std::uint32_t ahead;                // of a mover: packs of a shard, from a thread's scattering to its reducing
+    std::uint32_t first_row, row_step;  // of a block that norms, in the order of completion
   };
   template <Team T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
-    ThreadPlan p{Base::thread_plan(team, call, work), false, false, 0, 0, 0};
+    ThreadPlan p{Base::thread_plan(team, call, work), false, 0, 0, 0};
     if (team.block_rank() == 0) return p;
-    // Blocks are counted by warp group of the processors with their role.
-    const std::uint32_t all = team.blocks() / work.warp_groups, block = team.block_rank() % all;
-    const std::uint32_t group = team.block_rank() / all, movers = work.movers == 0 ? all : work.movers;
-    p.moves = block < movers;
-    p.norms = work.movers == 0 || !p.moves;
-    const std::uint32_t mover = group * movers + block - 1;  // without the control block
-    p.share = {.first = mover * team.size() + team.thread_rank(),
-               .end = p.shard,
-               .step = (movers * work.warp_groups - 1) * team.size()};
-    p.first_row = work.movers == 0 ? mover : group * (all - movers) + block - movers;
-    p.row_step = work.movers == 0 ? movers * work.warp_groups - 1 : (all - movers) * work.warp_groups;
+    // The first processors move. Blocks of a role are counted by warp group of its processors.
+    const std::uint32_t all = team.blocks() / work.warp_groups, processor = team.block_rank() % all;
+    const std::uint32_t group = team.block_rank() / all, movers = work.movers, others = all - movers;
+    p.moves = processor < movers;
+    if (p.moves) {
+      const std::uint32_t mover = group * movers + processor - 1;  // without the control block
+      p.share = {.first = mover * team.size() + team.thread_rank(),
+                 .end = p.shard,
+                 .step = (movers * work.warp_groups - 1) * team.size()};
+    } else {
+      p.first_row = group * others + processor - movers;
+      p.row_step = others * work.warp_groups;
+    }
     const std::uint64_t ahead = std::uint64_t{work.ahead} * p.share.step;
     p.ahead = ahead < p.shard ? static_cast<std::uint32_t>(ahead) : p.shard;
     return p;
@@ -71,7 +73,7 @@ struct RmsNormInRoles : TwoShotRmsNorm<R, known_size, casts> {
     } else if constexpr (phase == 1) {
       return !p.moves || team.all(move(team, s, p));
     } else {
-      return !p.norms || norm(team, s, work, p);
+      return p.moves || norm(team, s, work, p);
     }
   }
 

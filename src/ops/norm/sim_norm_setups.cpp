@@ -93,14 +93,11 @@ std::vector<Setup> small_norm_setups() {
     setup.algorithm = Algorithm::two_shot;
     setups.push_back(std::move(setup));
   };
-  const std::vector<CallSetup> calls{in_roles(norm(1, 1)), in_roles(in_place(norm(2, 1, {Grid{}}, kPlain))),
-                                     in_roles(norm(1, 1))};
-  add_in_roles("bf16", {.calls = calls});
-  add_in_roles("cpu", {.atomic_bytes = 8, .one_thread = true, .calls = calls});
-  // One block moves, the other norms; beside ranks without roles.
+  // One block moves, the other norms.
   const std::vector<Grid> roles{{3, 1}};
   add_in_roles("apart",
                {.calls = {in_roles(norm(2, 2, roles)), in_roles(in_place(norm(1, 1, roles, kPlain)))}, .bound = 1});
+  // Beside a rank without roles.
   add_in_roles("mixed", {.calls = {in_roles(norm(2, 1, {{3, 1}, Grid{}})), norm(1, 1)}, .bound = 1});
   add_in_roles("threads", {.calls = {in_roles(norm(2, 3, {{3, 2}}))}, .bound = 1});
   return setups;
@@ -196,14 +193,16 @@ std::vector<Setup> large_norm_setups() {
   add_in_roles("torn8-grids",
                {.atomic_bytes = 8, .start_epoch = 0x7ffffffdu, .payload = Payload::rounding, .calls = mixed_roles});
   add_in_roles("replays-grids", {.start_epoch = 0xfffffffeu, .calls = replays(mixed_roles)});
-  add_in_roles("cpu-grids", {.atomic_bytes = 8, .one_thread = true, .payload = Payload::special, .calls = mixed_roles});
-  add_in_roles("lanes16-grids",
-               {.lanes = 16,
-                .payload = Payload::rounding,
-                .calls = {in_roles(norm(39, 1, {{2, 16}}, groups)), in_roles(in_place(norm(70, 1, {{2, 16}}, kPlain))),
-                          in_roles(norm(18, 2, {{2, 16}}, apart))}});
   add_in_roles("lanes2-grids",
                {.lanes = 2, .calls = {in_roles(norm(9, 2, {{4, 2}, {3, 4}})), in_roles(norm(3, 3, {{3, 2}}))}});
+  // Two movers' processors and one that norms, each of two warp groups.
+  const auto of_groups = [](CallSetup call) {
+    call.norm.warp_groups = 2;
+    return in_roles(call);
+  };
+  add_in_roles("groups-grids", {.payload = Payload::rounding,
+                                .calls = {of_groups(norm(3, 5, {{6, 1}})), of_groups(norm(2, 4, {{6, 1}, {8, 2}})),
+                                          of_groups(in_place(norm(5, 3, {{8, 1}, {3, 1}}, kPlain)))}});
   setups.push_back({.name = "rms-norm-wide-lanes16",
                     .lanes = 16,
                     .calls = wide({norm(39, 2, {{2, 16}}, groups), in_place(norm(34, 1, {{2, 16}}))}, 14)});

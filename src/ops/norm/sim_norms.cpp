@@ -57,12 +57,12 @@ Scale scale_of(float largest, bool power_of_two) {
 Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size,
                                         unsigned blocks) const {
   const RunAs as{setup_.atomic_bytes, setup_.one_thread, setup_.lanes};
-  if (spec.norm.roles) {
+  // As in production, a rank with few blocks has no roles. Blocks stand for warp groups.
+  if (spec.norm.roles && blocks > 2) {
     detail::NormInRolesWork in_roles{work};
-    // A rank of one thread makes all of a phase before the next one. Of two blocks, one of which has the headers, the
-    // other one does everything.
-    in_roles.movers = setup_.one_thread || blocks == 2 ? 0 : (blocks + 1) / 2;
-    in_roles.ahead = setup_.one_thread ? ~0u : 1;
+    in_roles.warp_groups = blocks >= 6 ? spec.norm.warp_groups : 1;
+    in_roles.movers = (blocks / in_roles.warp_groups + 1) / 2;
+    in_roles.ahead = 1;
     return find_kernel({detail::NormInRolesQuery{.casts = work.scaling != detail::RowScaling::none}, in_roles}, as);
   }
   if (spec.alone) {

@@ -300,6 +300,30 @@ TEST(MoeInRounds, MisuseIsRejected) {
   rejected(late, {.count = 2}, "rounds.count: 2 rounds ask for weights at dispatch");
 }
 
+// A wait may have to send rows if a peer has more tokens than a ring has places. In rounds none has.
+TEST(MoeInRounds, AWaitForSumsAsksForNoRows) {
+  MoeExchangeArgs args = small_exchange();
+  args.path = RowPath::ring;
+  args.tokens = 64;
+  args.ring_rows = 32;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
+    CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
+    DispatchArgs there = moe.dispatch();
+    there.most_tokens = 32;
+    there.rounds = {.count = 2};
+    const DispatchHandle handle = exchange.dispatch(there);
+    moe.check_dispatch();
+    CombineArgs back = moe.combine(handle);
+    back.rounds = there.rounds;
+    for (back.round = 0; back.round < 2; ++back.round) exchange.combine_send(back);
+    back.input = nullptr;
+    exchange.combine_wait(back);
+    moe.check_combine();
+  }));
+}
+
 // Ranks that divide differently would hide nothing behind anything: a mistake that both learn of.
 TEST(MoeInRounds, RanksThatDivideDifferentlyFindOut) {
   const MoeExchangeArgs args = small_exchange();

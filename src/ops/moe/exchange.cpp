@@ -193,9 +193,10 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
 
   // A wait that sends rows.
   bool serves() const {
-    // A peer that makes the joined call may have more tokens than the ring has places.
+    // A peer that makes the joined call may have more tokens than the ring has places. In rounds no rank has.
     const ExchangeShape& shape = exchange_.shape();
-    return exchange_.args().weights_at_combine || (ring_ && shape.tokens > shape.ring_rows);
+    const bool may_have_more = ring_ && sent_.rounds.count == 1 && shape.tokens > shape.ring_rows;
+    return exchange_.args().weights_at_combine || may_have_more;
   }
   bool is_later_round() const { return phases == kSend && args_.round != 0; }
   bool peers_wait() const { return (phases != kWait && !is_later_round()) || serves(); }

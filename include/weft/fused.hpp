@@ -56,8 +56,8 @@ struct AllReduceRmsNormArgs {
   Algorithm algorithm = Algorithm::automatic;  // or one_shot, or two_shot
   Stream stream = nullptr;
   std::uint32_t tag = 0;
-  // The data blocks share the rows. On GPUs, of more than 4 MB of bf16 that two ranks add by the two-shot, three of
-  // eight blocks move rows and the others norm them. This asks for 8 blocks or more, and 0, 256, 384 or 512 threads.
+  // The data blocks share the rows. A two-shot of more than 4 MB of bf16 between two GPUs is different: three of eight
+  // blocks move rows, and the others norm them. That takes 8 blocks or more, of 256, 384 or 512 threads (0: 512).
   Launch launch = {};
 };
 

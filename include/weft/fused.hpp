@@ -57,7 +57,7 @@ struct AllReduceRmsNormArgs {
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   // The data blocks share the rows. A two-shot of more than 4 MB of bf16 between two GPUs is different: three of eight
-  // blocks move rows, and the others norm them. That takes 8 blocks or more, of 256, 384 or 512 threads (0: 512).
+  // blocks move rows, and the others norm them. Roles take 8 blocks or more, of 256, 384 or 512 threads (0: 512).
   Launch launch = {};
 };
 

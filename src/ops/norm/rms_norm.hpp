@@ -40,7 +40,7 @@ WEFT_FN Rows<true> norm_input(const NormWork& work) {
 
 // `casts`: rows are also cast. Each instruction after a row's arrival counts, as the 16 or 32 warps of its block share
 // four schedulers. So instances without casts have no code for them, and rows with a thread for every pack need no
-// loops (`single`).
+// loops (`held` 1).
 template <class R, bool casts>
 struct RmsNorm {
   static constexpr DataType kType = R::kType;
@@ -194,7 +194,7 @@ struct RmsNorm {
   }
 
  private:
-  // A thread's part of its row. Of any number of packs, two stay in registers, and the others are loaded again.
+  // A thread's part of its row. If a thread may have any number of packs, it holds two, and loads the others again.
   template <std::uint32_t held>
   struct Row {
     static constexpr std::uint32_t kPacks = held < 2 ? 2 : held;

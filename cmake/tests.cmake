@@ -179,7 +179,8 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
 
   # Tests of every operation once more, through the C interface: the linker wraps the functions that these files define.
   if(TARGET weft-test-cases)
-    set(through_c tests/twins/through_c.cpp tests/twins/through_c_layers.cpp tests/twins/through_c_objects.cpp)
+    set(through_c tests/twins/through_c.cpp tests/twins/through_c_layers.cpp tests/twins/through_c_norms.cpp
+      tests/twins/through_c_objects.cpp)
     set(wrapped)
     foreach(file IN LISTS through_c)
       file(STRINGS ${file} lines REGEX " __wrap_[A-Za-z0-9_]+\\(")
@@ -191,9 +192,9 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     target_link_libraries(weft-c-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
     # Worlds of two: what is tried is the way there.
-    set(suites GatherArguments.* GatheredCountsCalls.* Groups.* MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* Recording.*
+    set(suites GatherArguments.* GatheredCountsCalls.* Groups.* MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* NormedCrossingArguments.* Recording.*
       RmsNormArguments.* SymmetricMemory.* TakenRows.* */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1 */MoeApart.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1
-      */Ragged.*/1 */RmsNorm.*/1 */AllReduce.EveryType*/1)
+      */NormedCrossings.*/1 */Ragged.*/1 */RmsNorm.*/1 */AllReduce.EveryType*/1)
     list(JOIN suites ":" suites)
     add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")
     set_tests_properties(operations_through_c PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 20)

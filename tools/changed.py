@@ -30,6 +30,7 @@ FAMILIES = {
     "columns": ("Columns ColumnRecordings ColumnArguments ColumnShares HyperbolicTangent BenchLogits", "columns"),
     "top_k": ("TopK OracleLargest", "top_k"),
     "crossings": ("Crossings Crossing Attention", "crossings"),
+    "normed_crossings": ("NormedCrossing", "normed_crossings"),
     "messages": ("Messages", "messages"),
     "norm": ("Norm", "rms_norm norm_"),
     "moe": ("Moe", "moe dispatch combine"),

@@ -78,6 +78,53 @@ struct AllReduceRmsNormArgs {
 // all_reduce. Errc::unsupported: ranks cannot reach each other's memory.
 void all_reduce_rms_norm(const Group& group, const AllReduceRmsNormArgs& args);
 
+// A crossing (weft/crossings.hpp) whose sums are normed on the way. A rank owns a *shard* of its group's rows: it alone
+// has their residual, and keeps the new one. Everything but the shard's tensors is as in CrossingArgs, and all
+// tensors have the alignment and the strides of AllReduceRmsNormArgs.
+struct CrossingRmsNormArgs {
+  const void* input = nullptr;      // gather: this group's rows; scatter: all slots. Partial sums
+  const void* residual = nullptr;   // this rank's shard; null, on every rank: there is none
+  void* residual_output = nullptr;  // this rank's shard; may be `residual`, with the same stride
+  const void* gamma = nullptr;      // [hidden]
+  void* output = nullptr;           // gather: all slots; scatter: this group's rows. Null if only fp8 is made
+  Fp8Output fp8 = {};               // rows and scales of the same tokens as `output`
+  std::size_t hidden = 0;           // a multiple of 8, up to 65,536; the same on every rank
+  std::size_t input_stride = 0, residual_stride = 0, residual_output_stride = 0, output_stride = 0;
+  DataType type = DataType::bf16;  // or f16
+  float epsilon = 1e-6f;           // 0 … 1e30; the same on every rank, as is …
+  bool gamma_plus_one = false;     // … this: the weights are 1 + γ
+  std::size_t group_ranks = 1;     // a divisor of the group's size; the same on every rank
+  Counts counts = {};              // of every rank's shard; with a `sharding` only if group_ranks is 1
+  // Rows for which there is room: this rank's capacities. Outputs have fewer than 2^32 packs of 16 bytes.
+  std::size_t input_rows = 0, shard_rows = 0, output_rows = 0;
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};  // few rows have as many threads as hold a row of up to 8,192 columns, whatever is said here
+};
+
+// One kernel instead of three steps, with their bits:
+//   1. reduce_scatter_v inside of each group
+//   2. residual and norm on the shard, as all_reduce_rms_norm makes them
+//   3. all_gather_v among all ranks, of whatever the norm has made
+// The shard's residual_output is round(sum + residual). Every rank finds the normed rows of rank r in r's slot, and
+// zeros in the pads of all outputs, scales included. Rows behind the last slot are not touched.
+//
+// Rows that are cast cross the wire as e4m3, with their scales: half of the bytes. If both `output` and `fp8` are made,
+// both cross. With one rank per group there is no sum: rows are normed and gathered.
+//
+// It is the step between attention and a feed-forward layer with data-parallel attention (SGLang's prepare_mlp,
+// sgl-project/sglang#8279). SGLang adds the residual to one rank's part before the sum, which rounds twice.
+//
+// The output is apart from all inputs. Counts, capacities, streams, graphs, tags, thread safety and errors are as in
+// gather_sums. Algorithm (docs/protocol.md): the two hops of a crossing, with the norm at a shard's owner. On GPUs few
+// rows go in one hop, with the residuals, and are normed by all who take them.
+void gather_sums_rms_norm(const Group& group, const CrossingRmsNormArgs& args);
+
+// The way back: reduce_scatter_v among all ranks, residual and norm on the shard, and all_gather_v inside of each
+// group. The output has this group's rows, shard behind shard, and zeros behind them, as many as its slots have pads.
+// With one rank per group that is the rank's own shard alone: then nothing is shared. Everything else is as above.
+void scatter_sums_rms_norm(const Group& group, const CrossingRmsNormArgs& args);
+
 constexpr std::string_view name(Fp8Scaling scaling) {
   constexpr std::string_view names[] = {"fixed", "per token", "per 128 columns"};
   return names[static_cast<int>(scaling)];

@@ -1,6 +1,7 @@
-// The sum of a layer with residual, norm and fp8.
+// The sum of a layer with residual, norm and fp8, in place and on the way between groups.
 #include "binding.hpp"
 #include "operations.hpp"
+#include "py_counts.hpp"
 
 namespace weft::python {
 
@@ -13,7 +14,7 @@ struct PyFp8 {
   std::size_t scale_token_stride, scale_group_stride;
 };
 
-void give_fp8(AllReduceRmsNormArgs& args, const PyFp8& of, Tensors& tensors) {
+void give_fp8(auto& args, const PyFp8& of, Tensors& tensors) {
   args.fp8 = {.scaling = of.scaling,
               .scale_type = of.scale_type,
               .scale_token_stride = of.scale_token_stride,
@@ -24,22 +25,53 @@ void give_fp8(AllReduceRmsNormArgs& args, const PyFp8& of, Tensors& tensors) {
   weft::python::set_fp8(args, {&rows, address(scales), address(scale)});
 }
 
+// Arguments that every call with a norm takes.
+struct PyNorm {
+  nb::handle output, residual_output, input, gamma, residual;
+  const PyFp8* fp8;
+  float epsilon;
+  bool gamma_plus_one;
+};
+
+// `args_of` makes a call's arguments of its tensors.
+template <auto args_of>
+auto with_norm(const PyNorm& of, Tensors& tensors) {
+  const Tensor in = tensors.input("input", of.input), weights = tensors.input("gamma", of.gamma);
+  const Tensor sums = tensors.output("residual_output", of.residual_output);
+  const auto normed = tensors.optional("output", of.output, Access::write);
+  const auto before = tensors.optional("residual", of.residual, Access::read);
+  auto args = args_of({address(normed), &sums, &in, &weights, address(before)});
+  args.epsilon = of.epsilon;
+  args.gamma_plus_one = of.gamma_plus_one;
+  if (of.fp8 != nullptr) give_fp8(args, *of.fp8, tensors);
+  return args;
+}
+
 void all_reduce_rms_norm(const PyGroup& self, nb::handle output, nb::handle residual_output, nb::handle input,
                          nb::handle gamma, nb::handle residual, const PyFp8* fp8, float epsilon, bool gamma_plus_one,
                          const char* algorithm, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+  const PyNorm norm{output, residual_output, input, gamma, residual, fp8, epsilon, gamma_plus_one};
   const auto build = [&](Tensors& tensors) {
-    const Tensor in = tensors.input("input", input), weights = tensors.input("gamma", gamma);
-    const Tensor sums = tensors.output("residual_output", residual_output);
-    const auto normed = tensors.optional("output", output, Access::write);
-    const auto before = tensors.optional("residual", residual, Access::read);
-    AllReduceRmsNormArgs args = norm_args({address(normed), &sums, &in, &weights, address(before)});
-    args.epsilon = epsilon;
-    args.gamma_plus_one = gamma_plus_one;
+    AllReduceRmsNormArgs args = with_norm<norm_args>(norm, tensors);
     args.algorithm = value_of<Algorithm>("algorithm", algorithm);
-    if (fp8 != nullptr) give_fp8(args, *fp8, tensors);
     return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_reduce_rms_norm);
+}
+
+template <void run(const Group&, const CrossingRmsNormArgs&)>
+void cross_with_norm(const PyGroup& self, nb::handle output, nb::handle residual_output, nb::handle input,
+                     nb::handle gamma, const PyCounts& counts, nb::handle residual, std::size_t group_ranks,
+                     const PyFp8* fp8, float epsilon, bool gamma_plus_one, nb::handle stream, std::uint32_t tag,
+                     int blocks, int threads) {
+  const PyNorm norm{output, residual_output, input, gamma, residual, fp8, epsilon, gamma_plus_one};
+  const auto build = [&](Tensors& tensors) {
+    CrossingRmsNormArgs args = with_norm<normed_crossing_args>(norm, tensors);
+    args.group_ranks = group_ranks;
+    args.counts = counts_of(counts, tensors);
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, run);
 }
 
 }  // namespace
@@ -90,6 +122,47 @@ residual_output = sum over ranks of inputs + residual; output = residual_output 
 Matrices are [tokens, hidden] of bf16 or f16, rows 16 bytes aligned; gamma is [hidden]. `residual`, the same on every
 rank, may be None. `residual_output` may be `residual`, and `output` may be `input`. `output` may be None if `fp8` is
 made. gamma_plus_one: the weights are 1 + gamma, as Gemma's are. algorithm: "automatic", "one_shot" or "two_shot".)doc");
+
+  group.def("gather_sums_rms_norm", cross_with_norm<weft::gather_sums_rms_norm>, nb::arg("output").none(),
+            nb::arg("residual_output"), nb::arg("input"), nb::arg("gamma"), nb::arg("counts"),
+            nb::arg("residual") = nb::none(), nb::kw_only(), nb::arg("group_ranks"), nb::arg("fp8").none() = nb::none(),
+            nb::arg("epsilon") = CrossingRmsNormArgs().epsilon, nb::arg("gamma_plus_one") = false,
+            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+            nb::sig("def gather_sums_rms_norm(self, output: object, residual_output: object, input: object, "
+                    "gamma: object, counts: Counts, residual: object = None, *, group_ranks: int, "
+                    "fp8: Fp8Output | None = None, epsilon: float = 1e-06, gamma_plus_one: bool = False, "
+                    "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+            R"doc(
+output = the normed sums of each group's rows, on every rank, in all ranks' slots; zero in the slots' pads.
+
+One kernel, with the bits of three steps: reduce_scatter_v inside of each group; residual and norm on this rank's shard,
+as all_reduce_rms_norm makes them; all_gather_v among all ranks. Groups are `group_ranks` neighbours
+(ParallelLayout.attn_tp). counts: of every rank's shard of its group's rows, as all_gather_counts makes them. In memory
+of the group's device, one captured graph serves every batch.
+
+Matrices are of bf16 or f16, rows 16 bytes aligned; gamma is [hidden].
+input: [capacity for a group's rows, hidden]: this rank's part of the sums of its group's rows, shard behind shard.
+residual, residual_output: [capacity for this rank's shard, hidden]. `residual` may be None, or `residual_output` itself.
+output: [capacity for all slots, hidden]; it shares no memory with the input. None, if `fp8` is made: rows cross the
+    wire as e4m3 then. fp8: rows and scales of as many rows as the output has, with zeros in the pads.
+Weights, epsilon and gamma_plus_one: as in all_reduce_rms_norm. Counts that do not fit end the call with Errc.capacity.)doc");
+  group.def("scatter_sums_rms_norm", cross_with_norm<weft::scatter_sums_rms_norm>, nb::arg("output").none(),
+            nb::arg("residual_output"), nb::arg("input"), nb::arg("gamma"), nb::arg("counts"),
+            nb::arg("residual") = nb::none(), nb::kw_only(), nb::arg("group_ranks"), nb::arg("fp8").none() = nb::none(),
+            nb::arg("epsilon") = CrossingRmsNormArgs().epsilon, nb::arg("gamma_plus_one") = false,
+            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+            nb::sig("def scatter_sums_rms_norm(self, output: object, residual_output: object, input: object, "
+                    "gamma: object, counts: Counts, residual: object = None, *, group_ranks: int, "
+                    "fp8: Fp8Output | None = None, epsilon: float = 1e-06, gamma_plus_one: bool = False, "
+                    "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+            R"doc(
+output = the normed sums of all ranks' rows of this rank's group, shard behind shard, and zero behind them.
+
+The way back of gather_sums_rms_norm: reduce_scatter_v among all ranks, residual and norm on this rank's shard, and
+all_gather_v inside of each group. Zeros are as many rows as the group's slots have pads.
+
+input: [capacity for all slots, hidden]; output: [capacity for the group's slots, hidden]. Everything else is as in
+gather_sums_rms_norm.)doc");
 }
 
 }  // namespace weft::python

@@ -47,27 +47,13 @@ void check_same_rows(const Tensor& out, const Tensor& in, const Rows& to, const 
                        name_of(out.type), from.row_bytes, name_of(in.type)));
 }
 
-// A matrix [tokens, hidden], or one of other names; strides in elements.
-struct Matrix {
-  std::size_t tokens, hidden, stride;
-};
+}  // namespace
 
-Matrix matrix_of(const char* argument, const Tensor& tensor, const char* shape = "[tokens, hidden]") {
+Matrix matrix_of(const char* argument, const Tensor& tensor, const char* shape) {
   if (tensor.dimensions != 2) reject(fmt::format("{}: shape {}; it must be {}", argument, tensor.shape_text(), shape));
   const Rows rows = ragged_rows_of(argument, tensor);
   return {rows.rows, rows.row_bytes / tensor.item(), rows.stride / tensor.item()};
 }
-
-// The stride of a matrix of the same shape and type as the input.
-std::size_t stride_like(const char* argument, const Tensor& tensor, const Tensor& input) {
-  const Matrix of = matrix_of(argument, tensor), like = matrix_of("input", input);
-  if (of.tokens != like.tokens || of.hidden != like.hidden || tensor.type != input.type)
-    reject(fmt::format("{}: {} {}; it must be {} {}", argument, name_of(tensor.type), tensor.shape_text(),
-                       name_of(input.type), input.shape_text()));
-  return of.stride;
-}
-
-}  // namespace
 
 AllReduceArgs all_reduce_args(const Tensor& out, const Tensor& in) {
   check_like_input(out, in);
@@ -292,58 +278,6 @@ AllGatherCountsArgs all_gather_counts_args(const Tensor& out, const Tensor& in, 
           .output = reinterpret_cast<std::int32_t*>(out.data),
           .columns = places.columns,
           .group_ranks = places.group_ranks};
-}
-
-AllReduceRmsNormArgs norm_args(const NormTensors& given) {
-  const Tensor& in = *given.input;
-  const Matrix matrix = matrix_of("input", in);
-  check_dense("gamma", *given.gamma, {matrix.hidden, name_of(in.type)});
-  if (given.gamma->count() != matrix.hidden)
-    reject(fmt::format("gamma: {} elements; hidden is {}", given.gamma->count(), matrix.hidden));
-  AllReduceRmsNormArgs args{.input = in.data,
-                            .residual_output = given.residual_output->data,
-                            .gamma = given.gamma->data,
-                            .tokens = matrix.tokens,
-                            .hidden = matrix.hidden,
-                            .input_stride = matrix.stride,
-                            .residual_output_stride = stride_like("residual_output", *given.residual_output, in),
-                            .type = data_type_of("input", in)};
-  if (given.output != nullptr) {
-    args.output = given.output->data;
-    args.output_stride = stride_like("output", *given.output, in);
-  }
-  if (given.residual != nullptr) {
-    args.residual = given.residual->data;
-    args.residual_stride = stride_like("residual", *given.residual, in);
-  }
-  return args;
-}
-
-void set_fp8(AllReduceRmsNormArgs& args, const Fp8Tensors& given) {
-  Fp8Output& fp8 = args.fp8;
-  const Tensor& rows = *given.rows;
-  const Matrix matrix = matrix_of("fp8.rows", rows);
-  const std::string_view type = name_of(rows.type);
-  if (matrix.tokens != args.tokens || matrix.hidden != args.hidden || (type != "e4m3" && type != "u8"))
-    reject(fmt::format("fp8.rows: {} {}; it must be e4m3 or u8 [{}, {}]", type, rows.shape_text(), args.tokens,
-                       args.hidden));
-  fp8.rows = rows.data;
-  fp8.stride = matrix.stride;
-  if (fp8.scaling == Fp8Scaling::fixed) {
-    if (given.scale == nullptr) reject("fp8.scale: none; scaling 'fixed' needs one");
-    check_dense("fp8.scale", *given.scale, {1, "f32"});
-    fp8.scale = reinterpret_cast<const float*>(given.scale->data);
-    return;
-  }
-  if (given.scales == nullptr) reject("fp8.scales: none; only scaling 'fixed' needs none");
-  const std::size_t groups = fp8.scaling == Fp8Scaling::per_token ? 1 : args.hidden / 128;
-  const std::size_t token_stride = fp8.scale_token_stride != 0 ? fp8.scale_token_stride : groups;
-  const std::size_t group_stride = fp8.scale_group_stride != 0 ? fp8.scale_group_stride : 1;
-  const bool none = args.tokens == 0 || groups == 0;
-  check_dense("fp8.scales", *given.scales,
-              {none ? 0 : (args.tokens - 1) * token_stride + (groups - 1) * group_stride + 1,
-               fp8.scale_type == ScaleType::f32 ? "f32" : "u8"});
-  fp8.scales = given.scales->data;
 }
 
 }  // namespace weft::python

@@ -9,6 +9,12 @@
 
 namespace weft::python {
 
+// A matrix [tokens, hidden], or one of other names; strides in elements.
+struct Matrix {
+  std::size_t tokens, hidden, stride;
+};
+Matrix matrix_of(const char* argument, const Tensor& tensor, const char* shape = "[tokens, hidden]");
+
 AllReduceArgs all_reduce_args(const Tensor& out, const Tensor& in);
 // A tensor that the root alone has: null elsewhere. Rejects a root without it.
 const Tensor* of_root(const char* argument, bool at_root, const std::optional<Tensor>& given);
@@ -57,10 +63,14 @@ struct NormTensors {
   const Tensor *output, *residual_output, *input, *gamma, *residual;
 };
 AllReduceRmsNormArgs norm_args(const NormTensors& given);
+// The tensors' rows are the capacities.
+CrossingRmsNormArgs normed_crossing_args(const NormTensors& given);
 struct Fp8Tensors {
   const Tensor *rows, *scales, *scale;
 };
 // Sets `args.fp8`, whose scaling, type of scales and strides are set already.
 void set_fp8(AllReduceRmsNormArgs& args, const Fp8Tensors& given);
+// Without another output, e4m3 rows say for how many rows there is room.
+void set_fp8(CrossingRmsNormArgs& args, const Fp8Tensors& given);
 
 }  // namespace weft::python

@@ -1,18 +1,11 @@
 // Gathers and scatters of as many rows as counts in memory say, and the exchange of counts.
 #include "binding.hpp"
 #include "operations.hpp"
+#include "py_counts.hpp"
 
 namespace weft::python {
 
 namespace {
-
-// Counts with the tensors that hold them.
-struct PyCounts {
-  nb::object rows, slots;
-  Sharding sharding;
-  Padding padding;
-  std::size_t slot_rows;
-};
 
 // A list of numbers as an array that exports its memory; everything else as it is.
 nb::object in_memory(nb::object given) {
@@ -27,11 +20,6 @@ Counts counts_of(const PyCounts& of, Tensors& tensors, std::size_t numbers, std:
   if (!of.slots.is_none()) slot_tensor = tensors.of_host("counts.slots", of.slots, Access::read);
   set_counts(counts, tensors.group, {&rows, address(slot_tensor), numbers, slots});
   return counts;
-}
-// Of a call over all ranks.
-Counts counts_of(const PyCounts& of, Tensors& tensors) {
-  const std::size_t ranks = tensors.group.size();
-  return counts_of(of, tensors, of.sharding == Sharding::none ? ranks : 1, ranks);
 }
 
 // A tensor, or a list or tuple of them.
@@ -138,6 +126,11 @@ void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input,
 }
 
 }  // namespace
+
+Counts counts_of(const PyCounts& of, Tensors& tensors) {
+  const std::size_t ranks = tensors.group.size();
+  return counts_of(of, tensors, of.sharding == Sharding::none ? ranks : 1, ranks);
+}
 
 void bind_ragged(nb::module_& module, nb::class_<PyGroup>& group) {
   nb::class_<PyCounts>(module, "Counts", nb::type_slots(collected<PyCounts, &PyCounts::rows, &PyCounts::slots>),

@@ -99,11 +99,27 @@ struct Operator {
 };
 const std::vector<Operator>& exchange_operators();
 const std::vector<Operator>& message_operators();
+const std::vector<Operator>& norm_operators();
 
 // Every tensor of a call but counts and handles goes through it.
 void check_device(const Group& group, const Tensor& tensor);
 // A tensor that the root alone has, as of_root gives it.
 const Tensor* checked_of_root(const char* argument, const Group& group, int root, const std::optional<Tensor>& given);
+
+// Tensor rows, Tensor? slots, int sharding, int padding, int slot_rows, of the ragged operators.
+struct RaggedCounts {
+  Tensor rows;
+  std::optional<Tensor> slots;
+
+  Counts taken(Stack& stack, const Group& group, std::size_t numbers, std::size_t of_slots) const {
+    if (rows.on_gpu()) check_device(group, rows);
+    Counts counts{.sharding = static_cast<Sharding>(stack.integer()),
+                  .padding = static_cast<Padding>(stack.integer()),
+                  .slot_rows = static_cast<std::size_t>(stack.integer())};
+    set_counts(counts, group, {&rows, address(slots), counts.sharding == Sharding::none ? numbers : 1, of_slots});
+    return counts;
+  }
+};
 
 // Makes the call of an operator, and tells the other ranks if it was refused.
 template <class Build, class Make, class Refuse>

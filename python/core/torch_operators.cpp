@@ -134,50 +134,6 @@ void barrier(Stack& stack) {
       weft::barrier);
 }
 
-// all_reduce_rms_norm(Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual,
-//   Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale, int group, int scaling, int scale_type,
-//   int token_stride, int group_stride, float epsilon, bool gamma_plus_one, int options) -> ()
-void norm(Stack& stack) {
-  const std::optional<Tensor> output = stack.optional();
-  const Tensor sums = stack.tensor(), input = stack.tensor(), gamma = stack.tensor();
-  const std::optional<Tensor> residual = stack.optional(), rows = stack.optional(), scales = stack.optional(),
-                              scale = stack.optional();
-  const Group group = group_of(stack.integer());
-  make(
-      group,
-      [&] {
-        for (const Tensor* tensor : {address(output), &sums, &input, &gamma, address(residual), address(rows),
-                                     address(scales), address(scale)})
-          if (tensor != nullptr) check_device(group, *tensor);
-        AllReduceRmsNormArgs args = norm_args({address(output), &sums, &input, &gamma, address(residual)});
-        args.fp8.scaling = static_cast<Fp8Scaling>(stack.integer());
-        args.fp8.scale_type = static_cast<ScaleType>(stack.integer());
-        args.fp8.scale_token_stride = static_cast<std::size_t>(stack.integer());
-        args.fp8.scale_group_stride = static_cast<std::size_t>(stack.integer());
-        args.epsilon = stack.real();
-        args.gamma_plus_one = stack.flag();
-        args.algorithm = set_options(args, stack).algorithm();
-        if (rows) set_fp8(args, {&*rows, address(scales), address(scale)});
-        return args;
-      },
-      weft::all_reduce_rms_norm);
-}
-
-// Tensor rows, Tensor? slots, int sharding, int padding, int slot_rows, of the ragged operators.
-struct RaggedCounts {
-  Tensor rows;
-  std::optional<Tensor> slots;
-
-  Counts taken(Stack& stack, const Group& group, std::size_t numbers, std::size_t of_slots) const {
-    if (rows.on_gpu()) check_device(group, rows);
-    Counts counts{.sharding = static_cast<Sharding>(stack.integer()),
-                  .padding = static_cast<Padding>(stack.integer()),
-                  .slot_rows = static_cast<std::size_t>(stack.integer())};
-    set_counts(counts, group, {&rows, address(slots), counts.sharding == Sharding::none ? numbers : 1, of_slots});
-    return counts;
-  }
-};
-
 // all_gather_v(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding,
 //   int padding, int slot_rows, int group_ranks, int options) -> ()
 void all_gather_v(Stack& stack) {
@@ -323,11 +279,6 @@ const Operator kOperators[] = {
      kernel<top_k_columns>},
     {"broadcast_", "(Tensor(a!) x, int group, int root, int options) -> ()", kernel<broadcast>},
     {"barrier", "(Tensor(a!) x, int group, int options) -> ()", kernel<barrier>},
-    {"all_reduce_rms_norm",
-     "(Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual, "
-     "Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale, int group, int scaling, int scale_type, "
-     "int scale_token_stride, int scale_group_stride, float epsilon, bool gamma_plus_one, int options) -> ()",
-     kernel<norm>},
     {"all_gather_v",
      "(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
      "int slot_rows, int group_ranks, int options) -> ()",
@@ -357,7 +308,7 @@ void define_operators() {
   LibraryHandle library = nullptr;  // it stays: operators live as long as the process
   check(f.aoti_torch_library_init_def("weft", "weft", 0, &library), "library_init_def");
   std::vector<Operator> all(std::begin(kOperators), std::end(kOperators));
-  for (const std::vector<Operator>& more : {message_operators(), exchange_operators()})
+  for (const std::vector<Operator>& more : {norm_operators(), message_operators(), exchange_operators()})
     all.insert(all.end(), more.begin(), more.end());
   for (const Operator& of : all)
     check(f.aoti_torch_library_def(library, fmt::format("{}{}", of.name, of.schema).c_str()), of.name);

@@ -10,6 +10,7 @@
 #include "ops/moves/move_kernels.hpp"
 #include "ops/moves/take_kernels.hpp"
 #include "ops/norm/norm_kernels.hpp"
+#include "ops/normed_crossings/normed_crossing_kernels.hpp"
 #include "ops/top_k/top_k_kernels.hpp"
 
 namespace weft::detail {
@@ -19,7 +20,7 @@ std::span<const std::span<const Kernel>> all_kernels() {
       kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),   kernels_of<MoeFamily>(),
       kernels_of<NormFamily>(),      kernels_of<TakeFamily>(),   kernels_of<MessageFamily>(),
       kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>(), kernels_of<CrossingFamily>(),
-      kernels_of<LayerFamily>(),     kernels_of<TopKFamily>()};
+      kernels_of<LayerFamily>(),     kernels_of<TopKFamily>(),   kernels_of<NormedCrossingFamily>()};
   return families;
 }
 

@@ -116,6 +116,15 @@ struct Flow {
         team, *session, {.phase = 1}, [&] { return signal_reached(team.load_acquire(at), tag(chunk)); },
         [] { return kNoPeer; });
   }
+  // Announces a chunk to this rank itself. Chunks that share a word come in order, as no credits order them: without
+  // that, a later one's word would stand for an earlier one. By one thread, after the block's barrier; each block has
+  // its chunks in ascending order.
+  template <Team T>
+  WEFT_FN bool announce_own(T& team, std::uint64_t chunk) const {
+    if (chunk >= slots && !await_own(team, chunk - slots)) return false;
+    announce(team, session->rank(), chunk);
+    return true;
+  }
   // Waits until the slot of `chunk` is free.
   template <Team T>
   WEFT_FN bool await_slot(T& team, std::uint32_t receiver, std::uint64_t chunk) const {

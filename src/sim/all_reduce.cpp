@@ -133,6 +133,9 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   if (spec.moving == Moving::all_gather_columns || spec.moving == Moving::all_to_all_columns) {
     return fill_columns(call, rank);
   }
+  if (spec.moving == Moving::gather_sums_norm || spec.moving == Moving::scatter_sums_norm) {
+    return fill_normed_crossing(call, rank);
+  }
   if (spec.moving == Moving::gather_sums || spec.moving == Moving::scatter_sums) return fill_crossing(call, rank);
   if (spec.moving == Moving::top_k_columns) return fill_top_k(call, rank);
   if (spec.moving == Moving::messages) return fill_messages(call, rank);

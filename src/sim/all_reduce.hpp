@@ -68,11 +68,12 @@ class AllReduceProgram final : public Program {
   // ops/norm/sim_norms.cpp
   void fill_norm(unsigned call, unsigned rank);
   Kernel kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size, unsigned blocks) const;
-  void fill_counts(unsigned call, unsigned rank);    // ops/moves/sim_counts.cpp
-  void fill_columns(unsigned call, unsigned rank);   // ops/columns/sim_columns.cpp
-  void fill_crossing(unsigned call, unsigned rank);  // ops/crossings/sim_crossings.cpp
-  void fill_top_k(unsigned call, unsigned rank);     // ops/top_k/sim_top_k.cpp
-  void fill_trial(unsigned call, unsigned rank);     // sim/trial.cpp
+  void fill_counts(unsigned call, unsigned rank);           // ops/moves/sim_counts.cpp
+  void fill_columns(unsigned call, unsigned rank);          // ops/columns/sim_columns.cpp
+  void fill_crossing(unsigned call, unsigned rank);         // ops/crossings/sim_crossings.cpp
+  void fill_normed_crossing(unsigned call, unsigned rank);  // ops/normed_crossings/sim_normed_crossings.cpp
+  void fill_top_k(unsigned call, unsigned rank);            // ops/top_k/sim_top_k.cpp
+  void fill_trial(unsigned call, unsigned rank);            // sim/trial.cpp
   // ops/moe/sim_moe.cpp
   struct Arrival {
     unsigned rank, token;  // the token's rank and number

@@ -50,6 +50,8 @@ enum class Moving : std::uint8_t {
   top_k_columns,       // `count` is the columns of each rank
   gather_sums,         // crossings, of rows as in ragged calls
   scatter_sums,
+  gather_sums_norm,  // … with residual and norm: `count` is the columns of a row
+  scatter_sums_norm,
   barrier,
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
   dispatch,
@@ -60,7 +62,7 @@ enum class Moving : std::uint8_t {
   trial       // any call that CallSetup::trial describes
 };
 
-// rms_norm: the steps applied to a row.
+// rms_norm and crossings with a norm: the steps applied to a row.
 struct NormForm {
   detail::RowScaling scaling = detail::RowScaling::per_token;  // of its cast to e4m3
   bool power_of_two = false;
@@ -92,7 +94,7 @@ struct CallSetup {
   bool detour = false;     // … over other ranks: a broadcast, or ragged calls with one busy rank
   bool symmetric = false;  // … to outputs in symmetric memory, at the same place in all calls
   std::uint64_t rows = 1;  // rms_norm, all_gather_columns, top_k_columns
-  NormForm norm = {};      // rms_norm
+  NormForm norm = {};      // rms_norm, crossings with a norm
   // rms_norm: packs of a row that go through the buffers at once, if the buffers are too small for a row (wide_norm()).
   // The call is then one `step` of several; call `of` is the first of them. If `alone`, it is the norm behind them.
   std::uint64_t piece = 0;
@@ -242,6 +244,8 @@ std::vector<Setup> small_top_k_setups();
 std::vector<Setup> large_top_k_setups();
 std::vector<Setup> small_crossing_setups();
 std::vector<Setup> large_crossing_setups();
+std::vector<Setup> small_normed_crossing_setups();
+std::vector<Setup> large_normed_crossing_setups();
 std::vector<Setup> small_message_setups();
 std::vector<Setup> large_message_setups();
 std::vector<Setup> small_moe_setups();

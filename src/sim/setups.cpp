@@ -51,6 +51,7 @@ const std::vector<Setup>& all_setups() {
     add(small_column_setups());
     add(small_top_k_setups());
     add(small_crossing_setups());
+    add(small_normed_crossing_setups());
     add(small_message_setups());
     add(small_moe_setups());
     add(small_round_setups());
@@ -64,6 +65,7 @@ const std::vector<Setup>& all_setups() {
     add(large_column_setups());
     add(large_top_k_setups());
     add(large_crossing_setups());
+    add(large_normed_crossing_setups());
     add(large_message_setups());
     add(large_moe_setups());
     add(large_round_setups());

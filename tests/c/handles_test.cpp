@@ -319,6 +319,8 @@ TEST(CHandles, NullPointersAreRejected) {
   call(weft_top_k_columns_args_init, weft_top_k_columns, "weft_top_k_columns_args");
   call(weft_crossing_args_init, weft_gather_sums, "weft_crossing_args");
   call(weft_crossing_args_init, weft_scatter_sums, "weft_crossing_args");
+  call(weft_crossing_rms_norm_args_init, weft_gather_sums_rms_norm, "weft_crossing_rms_norm_args");
+  call(weft_crossing_rms_norm_args_init, weft_scatter_sums_rms_norm, "weft_crossing_rms_norm_args");
   call(weft_take_rows_args_init, weft_take_rows, "weft_take_rows_args");
   const auto outgoing = initialised(weft_outgoing_message_init);
   const auto incoming = initialised(weft_incoming_message_init);

@@ -41,6 +41,7 @@ static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_c
 static_assert(ends_with<weft_all_to_all_columns_args>(offsetof(weft_all_to_all_columns_args, reserved), 4));
 static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, threads), 4));
 static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, threads), 4));
+static_assert(ends_with<weft_crossing_rms_norm_args>(offsetof(weft_crossing_rms_norm_args, threads), 4));
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));
 static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe_dense_tp), 4));
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
@@ -101,6 +102,7 @@ TEST(CStructs, OfUnknownSizesAreRefused) {
   expect_sizes(weft_all_to_all_columns_args_init);
   expect_sizes(weft_top_k_columns_args_init);
   expect_sizes(weft_crossing_args_init);
+  expect_sizes(weft_crossing_rms_norm_args_init);
   expect_sizes(weft_take_rows_args_init);
   expect_sizes(weft_parallel_layout_init);
   expect_sizes(weft_moe_exchange_args_init);
@@ -131,6 +133,9 @@ TEST(CStructs, HaveTheDefaultsOfCpp) {
   EXPECT_EQ(initialised(weft_all_gather_columns_args_init).scale, 1.0f);
   EXPECT_EQ(initialised(weft_all_to_all_columns_args_init).scale, 1.0f);
   EXPECT_EQ(initialised(weft_top_k_columns_args_init).k, 1u);
+  const auto crossing = initialised(weft_crossing_rms_norm_args_init);
+  EXPECT_EQ(crossing.epsilon, 1e-6f);
+  EXPECT_EQ(crossing.group_ranks, 1u);
   const auto take = initialised(weft_take_rows_args_init);
   EXPECT_EQ(take.slots, 1u);
   EXPECT_EQ(take.shards, 1u);

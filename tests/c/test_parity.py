@@ -153,8 +153,8 @@ class Parity(unittest.TestCase):
         choices = choices_of(self.cpp)
         self.assertLessEqual({"scale", "soft_cap", "tag", "blocks", "threads"}, choices["all_gather_columns"])
         self.assertLessEqual({"op", "algorithm"}, choices["all_reduce"])
-        for parameters in (parameters_in_python(text_of("python/core/*.cpp")),
-                           parameters_in_torch(text_of("python/weft/torch/group.py", "python/weft/torch/_columns.py"))):
+        parts = (f"python/weft/torch/{part}.py" for part in ("group", "_columns", "_norms"))
+        for parameters in (parameters_in_python(text_of("python/core/*.cpp")), parameters_in_torch(text_of(*parts))):
             missing = {name: words - parameters[name] for name, words in choices.items()}
             self.assertEqual({name: words for name, words in missing.items() if words}, {})
 

@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "bench/layer_traffic.hpp"
 #include "cli/run.hpp"
+#include "gemm/grouped_gemm.hpp"
 
 namespace weft::cli {
 namespace {
@@ -102,6 +104,27 @@ TEST(BenchMoeLayer, ATraceHasEveryPartOfEveryLayer) {
   EXPECT_NE(nowhere.err.find("--trace"), std::string::npos) << nowhere.err;
 }
 
+// Of the ranks that run, and of those that they stand for: experts of the model's top-k get the rows of all ranks.
+TEST(BenchMoeLayer, TheExpectedRowsAreThoseThatAreSent) {
+  for (const std::uint32_t emulated : {0u, 2u, 16u}) {
+    const LayerShape shape{.experts = 64, .top_k = 6, .ranks = 2, .emulated = emulated};
+    std::size_t sent = 0;
+    for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) {
+      const LayerTokens made = make_layer_tokens(shape, rank, 40, 0);
+      sent += static_cast<std::size_t>(std::ranges::count_if(made.ids, [](std::int32_t id) { return id >= 0; }));
+    }
+    EXPECT_DOUBLE_EQ(shape.rows_per_expert(40), static_cast<double>(sent) / shape.exchanged_experts()) << emulated;
+  }
+}
+
+TEST(BenchMoeLayer, TilesComeFromTheExpectedRowsAlone) {
+  EXPECT_EQ(tile_of({.rows_per_expert = 0}), GemmTile::rows_64);
+  EXPECT_EQ(tile_of({.rows_per_expert = kRowsForTilesOf128 - 0.5}), GemmTile::rows_64);
+  EXPECT_EQ(tile_of({.rows_per_expert = kRowsForTilesOf128}), GemmTile::rows_128);
+  EXPECT_EQ(tile_of({.rows_per_expert = 4000, .tile = GemmTile::rows_64}), GemmTile::rows_64);
+  EXPECT_EQ(tile_of({.rows_per_expert = 1, .tile = GemmTile::rows_128}), GemmTile::rows_128);
+}
+
 TEST(BenchMoeLayer, ImpossibleLayersAreRejected) {
   const auto rejected = [](const std::vector<std::string>& more, const char* says) {
     const auto result = run_layer(more);
@@ -112,6 +135,8 @@ TEST(BenchMoeLayer, ImpossibleLayersAreRejected) {
   rejected({"--emulate-ep", "1"}, "--emulate-ep 1 is less than the 2 ranks");
   rejected({"--intermediate", "64"}, "rows of 128 and 64 columns: e4m3 with scales asks for multiples of 128");
   rejected({"--rounds", "17"}, "--rounds");
+  rejected({"--gemm-tile", "128"}, "--gemm-tile is for GPUs");
+  rejected({"--gemm-tile", "96"}, "--gemm-tile");
   rejected({"--tokens", "1024", "--intermediate", "131072"}, "CPU ranks multiply in plain loops");
 }
 

@@ -52,6 +52,12 @@ def of_ones(*shape: int, type: type = np.float32) -> np.ndarray:
     return np.ones(shape, type)
 
 
+def of_a_norm(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """output, residual_output, input and gamma."""
+    normed, sums, x = (of_ones(rows, 8, type=np.float16) for _ in range(3))
+    return normed, sums, x, of_ones(8, type=np.float16)
+
+
 # Calls in which rank 0 waits for rank 1.
 METHODS: dict[str, Callable[[weft.Group], object]] = {
     "reduce": lambda world: world.reduce(of_ones(1, 8), of_ones(1, 8), root=0),
@@ -70,12 +76,9 @@ METHODS: dict[str, Callable[[weft.Group], object]] = {
     "all_gather_counts": lambda world: world.all_gather_counts(
         of_ones(weft.GatheredCounts(2).words, type=np.int32), of_ones(1, type=np.int32)
     ),
-    "all_reduce_rms_norm": lambda world: world.all_reduce_rms_norm(
-        of_ones(2, 8, type=np.float16),
-        of_ones(2, 8, type=np.float16),
-        of_ones(2, 8, type=np.float16),
-        of_ones(8, type=np.float16),
-    ),
+    "all_reduce_rms_norm": lambda world: world.all_reduce_rms_norm(*of_a_norm(2)),
+    "gather_sums_rms_norm": lambda world: world.gather_sums_rms_norm(*of_a_norm(2), weft.Counts([1, 1]), group_ranks=2),
+    "scatter_sums_rms_norm": lambda world: world.scatter_sums_rms_norm(*of_a_norm(2), weft.Counts([1, 1]), group_ranks=2),
     "send_receive": lambda world: world.send_receive([(of_ones(8), 1 - world.rank)], [(of_ones(8), 1 - world.rank)]),
     "receive": lambda world: world.send(of_ones(8), 0) if world.rank else world.receive(of_ones(8), 1),
     "gather": lambda world: world.gather(of_ones(2, 8), of_ones(1, 8), root=0),

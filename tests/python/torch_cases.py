@@ -35,6 +35,7 @@ class Case:
         self.ids = torch.arange(2 + self.rank, device=device)
         self.parts, self.everything = given(self.rank, (self.end, 16)).to(device), given(7, (self.end, 16)).to(device)
         self.logits = given(self.rank, (self.end, 16), torch.bfloat16).to(device)
+        self.shard = given(self.rank + 30, (2 + self.rank, 16), torch.bfloat16).to(device)
         self.table = weft.GatheredCounts(ranks, 2).words
 
     def all_reduce_(self) -> list[torch.Tensor]:
@@ -160,6 +161,30 @@ class Case:
         self.group.scatter_sums(output, self.parts, counts, group_ranks=self.group.size, tag=3)
         return [output]
 
+    def gather_sums_rms_norm(self) -> list[torch.Tensor]:
+        """With residual and e4m3 rows."""
+        normed, sums = torch.empty_like(self.logits), torch.empty_like(self.shard)
+        rows = torch.empty(self.logits.shape, dtype=self.fp8, device=self.device)
+        scales = torch.empty(self.end, device=self.device)
+        self.group.gather_sums_rms_norm(
+            normed,
+            sums,
+            self.logits,
+            self.gamma[:16],
+            weft.torch.Counts(self.rows),
+            self.shard,
+            group_ranks=self.group.size,
+            fp8_rows=rows,
+            fp8_scales=scales,
+        )
+        return [normed, sums, rows, scales]
+
+    def scatter_sums_rms_norm(self) -> list[torch.Tensor]:
+        normed, sums = torch.empty_like(self.logits), torch.empty_like(self.shard)
+        counts, ranks = weft.torch.Counts(self.rows), self.group.size
+        self.group.scatter_sums_rms_norm(normed, sums, self.logits, self.gamma[:16], counts, group_ranks=ranks, tag=3)
+        return [normed, sums]
+
     def take_rows(self) -> list[torch.Tensor]:
         output = self.x.new_empty((4, 16))
         slots = self.group.size
@@ -249,6 +274,8 @@ NAMES = [
     "reduce_scatter_v",
     "gather_sums",
     "scatter_sums",
+    "gather_sums_rms_norm",
+    "scatter_sums_rms_norm",
     "take_rows",
     "all_gather_counts",
     "dispatch_and_combine",

@@ -25,6 +25,8 @@ def test_gradients_are_refused_for_any_tensor() -> None:
             lambda: group.reduce_scatter_v(x, tracked, counts),
             lambda: group.gather_sums(x, tracked, counts, group_ranks=1),
             lambda: group.scatter_sums(x, tracked, counts, group_ranks=1),
+            lambda: group.gather_sums_rms_norm(x, x, x, norm, counts, group_ranks=1),
+            lambda: group.scatter_sums_rms_norm(x, x, x, torch.ones(8), counts, tracked, group_ranks=1),
             lambda: group.gather(x, tracked),
             lambda: group.scatter(x, tracked),
             lambda: group.send_receive([(tracked, 0)], [(x, 0)]),

@@ -85,6 +85,15 @@ def through_core(case: Case, name: str) -> list[bytes]:
         y = np.empty((case.end, 16), np.float32)
         getattr(core, name)(y, case.parts, weft.Counts(rows), group_ranks=ranks)
         return [y.tobytes()]
+    if name in ("gather_sums_rms_norm", "scatter_sums_rms_norm"):
+        normed, sums = torch.empty_like(case.logits), torch.empty_like(case.shard)
+        cast, scales = np.empty((case.end, 16), np.uint8), np.empty(case.end, np.float32)
+        of = case.logits, case.gamma[:16], weft.Counts(rows)
+        if name == "scatter_sums_rms_norm":
+            core.scatter_sums_rms_norm(normed, sums, *of, group_ranks=ranks)
+            return [bits(normed), bits(sums)]
+        core.gather_sums_rms_norm(normed, sums, *of, case.shard, group_ranks=ranks, fp8=weft.Fp8Output(cast, scales))
+        return [bits(normed), bits(sums), cast.tobytes(), scales.tobytes()]
     if name == "take_rows":
         y = np.empty((4, 16), np.float32)
         core.take_rows(y, case.everything, weft.Counts(rows), slots=ranks, slot=ranks - 1)

@@ -10,7 +10,8 @@ namespace {
 
 constexpr Kind kCrossings[] = {Kind::gather_sums, Kind::scatter_sums, Kind::all_gather_v};
 
-// No rows, as many on each rank, rows of one group alone, fewer than a group has ranks, one rank without any.
+}  // namespace
+
 std::vector<std::vector<std::int32_t>> shapes_of(int ranks, int group_ranks) {
   const auto n = static_cast<std::size_t>(ranks), each = static_cast<std::size_t>(group_ranks);
   std::vector<std::vector<std::int32_t>> shapes{std::vector<std::int32_t>(n, 0), std::vector<std::int32_t>(n, 6)};
@@ -24,8 +25,6 @@ std::vector<std::vector<std::int32_t>> shapes_of(int ranks, int group_ranks) {
   for (std::size_t rank = 0; rank < n; ++rank) rising[rank] = static_cast<std::int32_t>(rank * 3 % 7);
   return shapes;
 }
-
-}  // namespace
 
 std::vector<Move> crossings_of_every_shape(int ranks) {
   constexpr DataType types[] = {DataType::bf16, DataType::f32, DataType::f16, DataType::i32};

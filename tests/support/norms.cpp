@@ -16,13 +16,23 @@ namespace {
 
 constexpr std::size_t kElement = 2, kGroup = 128;
 
+// In place, the strides are the output's.
+std::size_t input_stride(const Norm& n) {
+  return n.hidden + (n.output_in_place ? n.output_gap : n.input_gap);
+}
+std::size_t residual_stride(const Norm& n) {
+  return n.hidden + (n.residual_in_place ? n.residual_output_gap : n.residual_gap);
+}
+
+}  // namespace
+
 std::size_t groups_of(const Norm& norm) {
   return norm.fp8 && norm.scaling == Fp8Scaling::per_128_columns ? norm.hidden / kGroup : 1;
 }
 std::size_t scale_bytes(const Norm& norm) {
   return norm.scale_type == ScaleType::f32 ? 4 : 1;
 }
-// By columns, with the padding that a grouped GEMM's alignment needs.
+
 std::size_t scale_token_stride(const Norm& norm) {
   return norm.scales_by_columns ? 1 : groups_of(norm);
 }
@@ -30,17 +40,14 @@ std::size_t scale_group_stride(const Norm& norm) {
   return norm.scales_by_columns ? (norm.tokens + 3) / 4 * 4 : 1;
 }
 
-// A tensor of whole rows that a rank, or every rank, has.
 Bytes data_of(const Norm& norm, std::uint32_t what, int rank, std::size_t rows, Fill fill) {
   const Case c{.count = rows * norm.hidden, .type = norm.type, .fill = fill, .seed = norm.seed * 8 + what};
   return input_of(c, rank);
 }
 
-Bytes canaries(std::size_t bytes) {
-  return Bytes((kGuard + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
-}
 NormMemory memory_of(std::size_t bytes) {
-  return {.before = canaries(bytes), .after = canaries(bytes)};
+  const Bytes canaries((kGuard + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
+  return {.before = canaries, .after = canaries};
 }
 void put_rows(Bytes& memory, std::size_t row_bytes, std::size_t stride, std::span<const std::byte> rows) {
   for (std::size_t row = 0; row_bytes != 0 && row * row_bytes < rows.size(); ++row) {
@@ -53,16 +60,6 @@ Bytes bytes_of(const std::vector<std::uint32_t>& elements) {
   for (std::size_t i = 0; i < elements.size(); ++i) put(bytes, DataType::bf16, i, elements[i]);
   return bytes;
 }
-
-// In place, the strides are the output's.
-std::size_t input_stride(const Norm& n) {
-  return n.hidden + (n.output_in_place ? n.output_gap : n.input_gap);
-}
-std::size_t residual_stride(const Norm& n) {
-  return n.hidden + (n.residual_in_place ? n.residual_output_gap : n.residual_gap);
-}
-
-}  // namespace
 
 std::string describe(const Norm& n) {
   return fmt::format(

@@ -49,6 +49,17 @@ enum NormTensor { kInput, kResidual, kResidualOutput, kOutput, kGamma, kFp8, kSc
 struct NormMemory {
   Bytes before, after;
 };
+// A tensor of so many bytes between canaries, and rows of it; the bits of elements, in two bytes each.
+NormMemory memory_of(std::size_t bytes);
+void put_rows(Bytes& memory, std::size_t row_bytes, std::size_t stride, std::span<const std::byte> rows);
+Bytes bytes_of(const std::vector<std::uint32_t>& elements);
+// A tensor of whole rows that a rank, or every rank, has; `what` tells tensors apart.
+Bytes data_of(const Norm& norm, std::uint32_t what, int rank, std::size_t rows, Fill fill);
+// Scales of a row, and their places. By columns they have the padding that a grouped GEMM's alignment needs.
+std::size_t groups_of(const Norm& norm);
+std::size_t scale_bytes(const Norm& norm);
+std::size_t scale_token_stride(const Norm& norm);
+std::size_t scale_group_stride(const Norm& norm);
 struct RankNorm {
   Norm norm;
   NormMemory memory[kNormTensors];  // in place: the output's memory

@@ -4,17 +4,6 @@
 namespace weft::test {
 namespace {
 
-weft_counts c_of(const Counts& counts) {
-  weft_counts c = init(weft_counts_init);
-  c.rows = counts.rows;
-  c.sharding = number(counts.sharding);
-  c.padding = number(counts.padding);
-  c.slot_rows = counts.slot_rows;
-  c.slots = counts.slots;
-  c.on_host = counts.on_host;
-  return c;
-}
-
 template <class C, class Cpp>
 std::vector<C> c_of(weft_code (*init_message)(C*, std::size_t), std::span<const Cpp> messages) {
   std::vector<C> all;
@@ -47,21 +36,6 @@ void fill_columns(auto& c, const auto& args) {
   c.scale = args.scale;
   c.soft_cap = args.soft_cap;
   fill_launch(c, args);
-}
-
-void cross(weft_code (*run)(const weft_group*, const weft_crossing_args*), const Group& group,
-           const CrossingArgs& args) {
-  const weft_counts counts = c_of(args.counts);
-  weft_crossing_args c = init(weft_crossing_args_init);
-  fill_rows(c, args);
-  c.width = args.width;
-  c.group_ranks = args.group_ranks;
-  c.counts = &counts;
-  c.input_rows = args.input_rows;
-  c.output_rows = args.output_rows;
-  c.type = number(args.type);
-  fill_launch(c, args);
-  call_c(run, handle(group), &c);
 }
 
 }  // namespace
@@ -169,7 +143,7 @@ void __wrap__ZN4weft12all_gather_vERKNS_5GroupERKNS_14AllGatherVArgsE(const Grou
     c.row_bytes = tensor.row_bytes;
     tensors.push_back(c);
   }
-  const weft_counts counts = c_of(args.counts);
+  const weft_counts counts = c_counts(args.counts);
   weft_all_gather_v_args c = init(weft_all_gather_v_args_init);
   c.tensors = tensors.data();
   c.tensor_count = tensors.size();
@@ -185,7 +159,7 @@ void __real__ZN4weft16reduce_scatter_vERKNS_5GroupERKNS_18ReduceScatterVArgsE(co
 void __wrap__ZN4weft16reduce_scatter_vERKNS_5GroupERKNS_18ReduceScatterVArgsE(const Group& group,
                                                                               const ReduceScatterVArgs& args) {
   if (in_c) return __real__ZN4weft16reduce_scatter_vERKNS_5GroupERKNS_18ReduceScatterVArgsE(group, args);
-  const weft_counts counts = c_of(args.counts);
+  const weft_counts counts = c_counts(args.counts);
   weft_reduce_scatter_v_args c = init(weft_reduce_scatter_v_args_init);
   fill_rows(c, args);
   c.width = args.width;
@@ -254,38 +228,6 @@ void __wrap__ZN4weft17all_gather_countsERKNS_5GroupERKNS_19AllGatherCountsArgsE(
   call_c(weft_all_gather_counts, handle(group), &c);
 }
 
-void __real__ZN4weft19all_reduce_rms_normERKNS_5GroupERKNS_20AllReduceRmsNormArgsE(const Group&,
-                                                                                   const AllReduceRmsNormArgs&);
-void __wrap__ZN4weft19all_reduce_rms_normERKNS_5GroupERKNS_20AllReduceRmsNormArgsE(const Group& group,
-                                                                                   const AllReduceRmsNormArgs& args) {
-  if (in_c) return __real__ZN4weft19all_reduce_rms_normERKNS_5GroupERKNS_20AllReduceRmsNormArgsE(group, args);
-  weft_fp8_output fp8 = init(weft_fp8_output_init);
-  fp8.rows = args.fp8.rows;
-  fp8.stride = args.fp8.stride;
-  fp8.scaling = number(args.fp8.scaling);
-  fp8.scale = args.fp8.scale;
-  fp8.scales = args.fp8.scales;
-  fp8.scale_type = number(args.fp8.scale_type);
-  fp8.scale_token_stride = args.fp8.scale_token_stride;
-  fp8.scale_group_stride = args.fp8.scale_group_stride;
-  weft_all_reduce_rms_norm_args c = init(weft_all_reduce_rms_norm_args_init);
-  fill_rows(c, args);
-  c.residual = args.residual;
-  c.residual_output = args.residual_output;
-  c.gamma = args.gamma;
-  c.fp8 = &fp8;
-  c.tokens = args.tokens;
-  c.hidden = args.hidden;
-  c.residual_stride = args.residual_stride;
-  c.residual_output_stride = args.residual_output_stride;
-  c.type = number(args.type);
-  c.epsilon = args.epsilon;
-  c.gamma_plus_one = args.gamma_plus_one;
-  c.algorithm = number(args.algorithm);
-  fill_launch(c, args);
-  call_c(weft_all_reduce_rms_norm, handle(group), &c);
-}
-
 void __real__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgsE(const Group&,
                                                                                   const AllGatherColumnsArgs&);
 void __wrap__ZN4weft18all_gather_columnsERKNS_5GroupERKNS_20AllGatherColumnsArgsE(const Group& group,
@@ -302,7 +244,7 @@ void __real__ZN4weft18all_to_all_columnsERKNS_5GroupERKNS_19AllToAllColumnsArgsE
 void __wrap__ZN4weft18all_to_all_columnsERKNS_5GroupERKNS_19AllToAllColumnsArgsE(const Group& group,
                                                                                  const AllToAllColumnsArgs& args) {
   if (in_c) return __real__ZN4weft18all_to_all_columnsERKNS_5GroupERKNS_19AllToAllColumnsArgsE(group, args);
-  const weft_counts counts = c_of(args.counts);
+  const weft_counts counts = c_counts(args.counts);
   weft_all_to_all_columns_args c = init(weft_all_to_all_columns_args_init);
   fill_columns(c, args);
   c.group_ranks = args.group_ranks;
@@ -330,22 +272,10 @@ void __wrap__ZN4weft13top_k_columnsERKNS_5GroupERKNS_15TopKColumnsArgsE(const Gr
   call_c(weft_top_k_columns, handle(group), &c);
 }
 
-void __real__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group&, const CrossingArgs&);
-void __wrap__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group& group, const CrossingArgs& args) {
-  if (in_c) return __real__ZN4weft11gather_sumsERKNS_5GroupERKNS_12CrossingArgsE(group, args);
-  cross(weft_gather_sums, group, args);
-}
-
-void __real__ZN4weft12scatter_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group&, const CrossingArgs&);
-void __wrap__ZN4weft12scatter_sumsERKNS_5GroupERKNS_12CrossingArgsE(const Group& group, const CrossingArgs& args) {
-  if (in_c) return __real__ZN4weft12scatter_sumsERKNS_5GroupERKNS_12CrossingArgsE(group, args);
-  cross(weft_scatter_sums, group, args);
-}
-
 void __real__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(const Group&, const TakeRowsArgs&);
 void __wrap__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(const Group& group, const TakeRowsArgs& args) {
   if (in_c) return __real__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(group, args);
-  const weft_counts counts = c_of(args.counts);
+  const weft_counts counts = c_counts(args.counts);
   weft_take_rows_args c = init(weft_take_rows_args_init);
   fill_rows(c, args);
   c.row_bytes = args.row_bytes;

@@ -92,6 +92,17 @@ void fill_rows(C& c, const Cpp& args) {
   c.output_stride = args.output_stride;
 }
 
+inline weft_counts c_counts(const Counts& counts) {
+  weft_counts c = init(weft_counts_init);
+  c.rows = counts.rows;
+  c.sharding = number(counts.sharding);
+  c.padding = number(counts.padding);
+  c.slot_rows = counts.slot_rows;
+  c.slots = counts.slots;
+  c.on_host = counts.on_host;
+  return c;
+}
+
 // Takes the object out of a handle, which is destroyed.
 template <class Handle, class Object>
 Object taken(Handle* handle, Object Handle::*object) {

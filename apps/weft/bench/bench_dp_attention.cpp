@@ -11,6 +11,7 @@
 #include "common/sizes.hpp"
 #include "common/values.hpp"
 #include "models/model_choice.hpp"
+#include "weft/moe.hpp"
 #include "workloads/gather_shape.hpp"
 #include "workloads/speed_up.hpp"
 
@@ -27,6 +28,7 @@ struct DpAttentionBench {
   int dp = 0;
   std::string tokens;
   std::vector<std::string> loads;
+  std::string norm = "none";
   std::string methods = "all";
   Launch launch = {};
 
@@ -35,6 +37,7 @@ struct DpAttentionBench {
   std::vector<Point> points(const Bench& bench, const CrossingForm& form, Device device) const;
   void write(const Ranks& ranks, const Bench& bench, const CrossingForm& form, const std::vector<Result>& results,
              const std::vector<std::string>& notes) const;
+  void check_norm(const CrossingForm& form) const;
   int run() const;
 };
 
@@ -73,6 +76,8 @@ std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingFo
       }
     }
   }
+  // Groups that only these need leave a call on all ranks fewer of a GPU's blocks.
+  std::ranges::stable_partition(all, [](const Point& point) { return point.contender != Contender::separate; });
   return all;
 }
 
@@ -99,21 +104,40 @@ constexpr const char* kCrossingLegend =
     "separate: Weft's reduce_scatter_v and all_gather_v, one behind the other. NCCL, Gloo: their reduce-scatter and\n"
     "all-gather, or the one of them that groups of one rank need, with as many rows in every group as in the largest.\n"
     "speed-up: best peer's time over Weft's.\n";
+constexpr const char* kNormLegend =
+    "norm: of the sums, with a residual, on the way; separate has a kernel for it between its calls. Peers and "
+    "\"without\n"
+    "norm\" make the crossing alone.\n";
 
 void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const CrossingForm& form,
                              const std::vector<Result>& results, const std::vector<std::string>& notes) const {
   const Crowd crowd = crowd_of(ranks, results);
   if (options.tables_on_stdout()) {
-    fmt::print("Crossings of DP attention, tp {}, dp {}, rows of {} {}{}, µs per operation\n{}\n{}", form.layout.tp,
+    fmt::print("Crossings of DP attention, tp {}, dp {}, rows of {} {}{}{}, µs per operation\n{}\n{}", form.layout.tp,
                form.layout.dp, form.hidden, name(options.type),
+               !form.norm       ? ""
+               : form.norm->fp8 ? ", with a norm and fp8 per 128 columns"
+                                : ", with a norm",
                launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks),
                crowd.warning());
     print_tables(methods_named(bench, methods), [&](Method method) { return crossing_table(results, method, crowd); });
-    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, kCrossingLegend);
+    fmt::print("\n{}\n{}{}{}", verdict_line(compared(results)), kSpreadLegend, kCrossingLegend,
+               form.norm ? kNormLegend : "");
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
   options.write_results({"bench dp-attention", arguments, notes, crowd}, ranks, results);
+}
+
+// Throws if every rank would reject these rows.
+void DpAttentionBench::check_norm(const CrossingForm& form) const {
+  if (!form.norm) return;
+  if (options.type == DataType::f32)
+    throw Error(Errc::invalid_argument, fmt::format("--norm {}: --dtype f32 is neither bf16 nor f16", norm));
+  const std::int64_t unit = form.norm->fp8 ? std::int64_t{kScaleColumns} : 8;
+  if (form.hidden % unit != 0)
+    throw Error(Errc::invalid_argument,
+                fmt::format("--norm {}: hidden {} is not a multiple of {}", norm, form.hidden, unit));
 }
 
 int DpAttentionBench::run() const {
@@ -123,6 +147,9 @@ int DpAttentionBench::run() const {
   const ParallelLayout asked = layout(ranks.world_size());
   CrossingForm form{.layout = scaled(asked, ranks.world_size()), .hidden = hidden};
   if (hidden == 0) form.hidden = model.shape().hidden;
+  if (norm != "none") form.norm.emplace();
+  if (norm == "fp8") form.norm->fp8 = Fp8Scaling::per_128_columns;
+  check_norm(form);
   std::size_t largest = 0;
   for (const auto count : counts(ranks.device()))
     largest = std::max(largest, crossing_bytes(form, {.rows = count, .type = options.type}));
@@ -152,6 +179,10 @@ Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& ar
   app.add_option("--load", bench->loads, "balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>{"balanced", "busy"}));
+  app.add_option(
+         "--norm", bench->norm,
+         "Residual and norm on the way: none, same (rows of --dtype), fp8 (scales per 128 columns; default: none)")
+      ->check(CLI::IsMember(std::vector<std::string>{"none", "same", "fp8"}));
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "Weft's kernels, and so the most SMs that they use");

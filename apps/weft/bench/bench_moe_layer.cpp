@@ -33,6 +33,8 @@ struct Timed {
 
 struct Row {
   std::uint32_t tokens = 0, virtual_tokens = 0;
+  double rows_per_expert = 0;
+  GemmTile tile = GemmTile::automatic;  // on GPUs, that of the GEMMs
   std::vector<Timed> timed = {};
   std::string wrong = {};
   std::vector<LayerTrace> traces = {};  // if they are asked for
@@ -83,6 +85,7 @@ struct LayerBench {
   std::string tokens, rounds = "2,4", sms = "0", trace;
   bool no_peo = false;
   RowPath path = RowPath::automatic;
+  GemmTile tile = GemmTile::automatic;
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0;
 
@@ -159,7 +162,8 @@ std::vector<Timed> LayerBench::ways(const std::vector<std::int64_t>& counts) con
 
 Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
                         std::uint32_t most, const LayerShape& shape) const {
-  Row row{.tokens = count};
+  Row row{.tokens = count, .rows_per_expert = shape.rows_per_expert(count)};
+  if (ranks.device() == Device::cuda) row.tile = tile_of({.rows_per_expert = row.rows_per_expert, .tile = tile});
   row.timed = ways(parse_counts(rounds, "--rounds", 16, 1));
   std::erase_if(row.timed, [&](const Timed& timed) {
     return timed.part != Part::experts && timed.way.path == RowPath::slots && !LayerRank::have_slots(shape, count);
@@ -167,7 +171,8 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
   std::vector<std::string> wrong(opened.size());
   ranks.each([&](Ranks::Seat& seat) {
     const auto index = static_cast<std::size_t>(seat.local_index());
-    if (opened[index] == nullptr) opened[index] = std::make_unique<LayerRank>(ranks, seat, shape, most, peo_rounds());
+    if (opened[index] == nullptr)
+      opened[index] = std::make_unique<LayerRank>(ranks, seat, shape, most, peo_rounds(), tile);
     LayerRank& rank = *opened[index];
     rank.upload(count);
     // Each layer's output as one part after the other makes it.
@@ -222,8 +227,13 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
   fmt::print("Layer of {}: {}, experts of {} columns, {} on each of {} ranks{}\n", of.name, in_words(of),
              shape.intermediate, shape.local(), ranks.world_size(),
              emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
-  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n\n",
-             headline(ranks));
+  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n", headline(ranks));
+  for (const Row& row : rows) {
+    if (row.tile != GemmTile::automatic)
+      fmt::print("{} tokens: {:.3g} rows expected of each expert, GEMMs with tiles of {} rows\n", row.tokens,
+                 row.rows_per_expert, name(row.tile));
+  }
+  fmt::print("\n");
   Table table({"tokens", "schedule", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 5);
   for (const Row& row : rows) {
     const double plain = row.fastest_plain();
@@ -284,6 +294,7 @@ nlohmann::json LayerBench::to_json(const std::vector<Row>& rows) const {
                         {"samples_us", timed.samples}});
       if (timed.part == Part::layer && timed.way.schedule == LayerSchedule::rounds && !timed.way.peo)
         points.back()["ideal_us"] = ideal_us(row, timed.way);
+      if (row.tile != GemmTile::automatic) points.back()["gemm_tile"] = name(row.tile);
       if (!row.wrong.empty()) points.back()["detail"] = row.wrong;
     }
   }
@@ -306,6 +317,8 @@ int LayerBench::run() {
         fmt::format("moe-layer: CPU ranks multiply in plain loops, and {:.1g} products of a layer are more than "
                     "{:.1g}: take fewer --tokens, or --config with smaller experts",
                     products, kMostOnCpu));
+  if (ranks.device() == Device::cpu && tile != GemmTile::automatic)
+    throw Error(Errc::invalid_argument, "moe-layer: --gemm-tile is for GPUs, and CPU ranks multiply in plain loops");
   if (ranks.device() == Device::cuda && !has_cutlass_gemms())
     throw Error(Errc::invalid_argument,
                 "moe-layer: this program has no GEMMs for GPUs: configure it with WEFT_CUTLASS, a folder of CUTLASS's "
@@ -362,6 +375,9 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
   app.add_option("--intermediate", bench->intermediate, "Columns between an expert's GEMMs (0: the model's)")
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
+  add_choice(app, "--gemm-tile", bench->tile, {GemmTile::automatic, GemmTile::rows_64, GemmTile::rows_128},
+             fmt::format("Rows of a tile of the GEMMs on GPUs (automatic: 128 from {} expected rows of an expert on)",
+                         kRowsForTilesOf128));
   app.add_option(
       "--trace", bench->trace,
       "Write when each part of each layer ran on each rank, for ui.perfetto.dev or chrome://tracing. A rank's "

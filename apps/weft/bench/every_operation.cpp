@@ -197,6 +197,26 @@ void EveryOperation::add_ragged() {
   };
   add_crossing("gather_sums", gather_sums);
   add_crossing("scatter_sums", scatter_sums);
+  void *const residual = filled(kRows * kRowBytes), *const gamma = filled(kRowBytes);
+  const auto add_normed = [&](const char* name, void (*cross)(const Group&, const CrossingRmsNormArgs&)) {
+    calls_.push_back({name, [=, this](std::uint32_t tag) {
+                        cross(communicator_, {.input = all,
+                                              .residual = residual,
+                                              .residual_output = residual,
+                                              .gamma = gamma,
+                                              .output = other,
+                                              .hidden = kHidden,
+                                              .group_ranks = ranks_,
+                                              .counts = counts,
+                                              .input_rows = whole,
+                                              .shard_rows = kRows,
+                                              .output_rows = whole,
+                                              .stream = device_.stream(),
+                                              .tag = tag});
+                      }});
+  };
+  add_normed("gather_sums_rms_norm", gather_sums_rms_norm);
+  add_normed("scatter_sums_rms_norm", scatter_sums_rms_norm);
   calls_.push_back({"all_to_all_columns", [=, this](std::uint32_t tag) {
                       all_to_all_columns(communicator_, {.input = all,
                                                          .output = other,

@@ -45,7 +45,7 @@ std::vector<std::uint8_t> random_numbers(std::size_t count, std::uint32_t seed) 
 }  // namespace
 
 LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens,
-                     const std::vector<std::uint32_t>& rounds)
+                     const std::vector<std::uint32_t>& rounds, GemmTile tile)
     : shape_(shape),
       rank_(static_cast<std::uint32_t>(seat.rank())),
       most_virtual_(most_virtual_of(shape, shape.ranks, most_tokens)),
@@ -53,11 +53,11 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& sh
       exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape, most_virtual_))),
       layer_(MoeLayer::create(exchange_, {.intermediate = shape.intermediate, .down_cast = RowCast::fp8})) {
   gemms_on_gpu_ = ranks.device() == Device::cuda;
-  gemms_ = gemms_on_gpu_ ? open_cutlass_gemms({.device = seat.communicator().world().cuda_device(),
-                                               .experts = shape.local(),
-                                               .hidden = shape.hidden,
-                                               .intermediate = shape.intermediate})
-                         : open_plain_gemms();
+  gemm_args_ = {.device = seat.communicator().world().cuda_device(),
+                .experts = shape.local(),
+                .hidden = shape.hidden,
+                .intermediate = shape.intermediate,
+                .tile = tile};
   const std::size_t up = std::size_t{2} * shape.intermediate * shape.hidden, down = up / 2, all = up + down;
   constexpr std::size_t kBlock = std::size_t{16} << 20;
   const std::vector<std::uint8_t> numbers = random_numbers(std::min(kBlock, all * shape.local()), rank_ + 1);
@@ -112,6 +112,8 @@ void LayerRank::upload_rounds(Layer& layer) {
 void LayerRank::upload(std::uint32_t tokens) {
   tokens_ = tokens;
   virtual_tokens_ = most_virtual_of(shape_, shape_.ranks, tokens);
+  gemm_args_.rows_per_expert = shape_.rows_per_expert(tokens);
+  gemms_ = gemms_on_gpu_ ? open_cutlass_gemms(gemm_args_) : open_plain_gemms();
   for (std::uint32_t i = 0; i < kLayers; ++i) {
     Layer& layer = layers_[i];
     layer.tokens = make_layer_tokens(shape_, rank_, tokens, i);
@@ -261,7 +263,7 @@ double LayerRank::weight_bytes() const {
   return 3.0 * shape_.intermediate * shape_.hidden * shape_.local();
 }
 
-// The first row of an expert that has one, and a few output columns of it.
+// The first and the last row of an expert that has rows, and a few output columns of them.
 std::string LayerRank::check_gemms(std::uint32_t layer) {
   const Layer& of = layers_[layer % kLayers];
   for (const bool is_up : {true, false}) {
@@ -272,34 +274,43 @@ std::string LayerRank::check_gemms(std::uint32_t layer) {
     const auto found = std::ranges::find_if(counts, [](std::int32_t count) { return count > 0; });
     if (found == counts.end()) return {};
     const auto expert = static_cast<std::size_t>(found - counts.begin());
-    const std::size_t k = gemm.input_columns, n = gemm.output_columns, row = expert * gemm.capacity;
-    const auto get = [&]<class T>(T, const void* from, std::size_t at, std::size_t count) {
-      std::vector<T> data(count);
-      device_->download(data.data(), static_cast<const T*>(from) + at, count * sizeof(T));
-      return data;
-    };
-    const auto in = get(std::uint8_t{}, gemm.input, row * k, k);
-    const auto out = get(std::uint16_t{}, gemm.output, row * n, n);
-    for (const std::size_t to : {std::size_t{0}, std::size_t{1}, n / 2 + 5, n - 1}) {
-      const auto numbers = get(std::uint8_t{}, weights.numbers, (expert * n + to) * k, k);
-      double sum = 0, most = 0;
-      float scale = 0, weight_scale = 0;
-      for (std::size_t i = 0; i < k; ++i) {
-        const std::size_t group = i / 128;
-        if (i % 128 == 0) {
-          scale = get(float{}, gemm.input_scales, row * (k / 128) + group, 1)[0];
-          weight_scale =
-              get(float{}, weights.scales, expert * (n / 128) * (k / 128) + group * (n / 128) + to / 128, 1)[0];
-        }
-        const double term = double{e4m3_number(in[i])} * scale * e4m3_number(numbers[i]) * weight_scale;
-        sum += term;
-        most += std::abs(term);
-      }
-      const double got = detail::bf16_to_f32(out[to]);
-      if (!(std::abs(got - sum) <= most * 0x1p-9 + std::abs(sum) * 0x1p-8))
-        return fmt::format("{} GEMM, expert {}, column {}: {} instead of {}", is_up ? "up" : "down", expert, to, got,
-                           sum);
+    for (const std::uint32_t place : {0u, std::min(static_cast<std::uint32_t>(*found), gemm.capacity) - 1}) {
+      const std::string wrong = check_row(gemm, weights, expert, place);
+      if (!wrong.empty()) return wrong;
     }
+  }
+  return {};
+}
+
+std::string LayerRank::check_row(const ExpertGemm& gemm, const ExpertWeights& weights, std::size_t expert,
+                                 std::size_t place) {
+  const std::size_t k = gemm.input_columns, n = gemm.output_columns, row = expert * gemm.capacity + place;
+  const auto get = [&]<class T>(T, const void* from, std::size_t at, std::size_t count) {
+    std::vector<T> data(count);
+    device_->download(data.data(), static_cast<const T*>(from) + at, count * sizeof(T));
+    return data;
+  };
+  const auto in = get(std::uint8_t{}, gemm.input, row * k, k);
+  const auto out = get(std::uint16_t{}, gemm.output, row * n, n);
+  for (const std::size_t to : {std::size_t{0}, std::size_t{1}, n / 2 + 5, n - 1}) {
+    const auto numbers = get(std::uint8_t{}, weights.numbers, (expert * n + to) * k, k);
+    double sum = 0, most = 0;
+    float scale = 0, weight_scale = 0;
+    for (std::size_t i = 0; i < k; ++i) {
+      const std::size_t group = i / 128;
+      if (i % 128 == 0) {
+        scale = get(float{}, gemm.input_scales, row * (k / 128) + group, 1)[0];
+        weight_scale =
+            get(float{}, weights.scales, expert * (n / 128) * (k / 128) + group * (n / 128) + to / 128, 1)[0];
+      }
+      const double term = double{e4m3_number(in[i])} * scale * e4m3_number(numbers[i]) * weight_scale;
+      sum += term;
+      most += std::abs(term);
+    }
+    const double got = detail::bf16_to_f32(out[to]);
+    if (!(std::abs(got - sum) <= most * 0x1p-9 + std::abs(sum) * 0x1p-8))
+      return fmt::format("{} GEMM, expert {}, row {}, column {}: {} instead of {}",
+                         gemm.which == ExpertGemm::Which::up ? "up" : "down", expert, place, to, got, sum);
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bench/layer_rival.hpp"
@@ -31,11 +32,13 @@ class LayerRank {
  public:
   static constexpr std::uint32_t kLayers = 4;  // whose weights and tokens come in turn, so that caches find none
 
-  // `most_tokens`: of one call. The exchange has a ring, and slots beside it. `rounds`: of calls of PeoLayer.
+  // `most_tokens`: of one call. The exchange has a ring, and slots beside it. `rounds`: of calls of PeoLayer. `tile`:
+  // of GEMMs on GPUs.
   LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens,
-            const std::vector<std::uint32_t>& rounds);
+            const std::vector<std::uint32_t>& rounds, GemmTile tile);
 
   RankDevice& device() { return *device_; }
+  // Before all else: tokens of each rank. They also choose the tile of the GEMMs.
   void upload(std::uint32_t tokens);
   // Whether so many tokens have slots.
   static bool have_slots(const LayerShape& shape, std::uint32_t tokens);
@@ -61,6 +64,7 @@ class LayerRank {
   void* take(std::size_t bytes) { return device_->allocate(bytes); }
   MoeLayerCall call_of(const LayerWay& way, std::uint32_t layer);
   void upload_rounds(Layer& layer);
+  std::string check_row(const ExpertGemm& gemm, const ExpertWeights& weights, std::size_t expert, std::size_t place);
 
   LayerShape shape_;
   std::uint32_t rank_, most_virtual_;
@@ -68,6 +72,7 @@ class LayerRank {
   MoeExchange exchange_;
   MoeLayer layer_;
   std::unique_ptr<ExpertGemms> gemms_;
+  GroupedGemmArgs gemm_args_;
   bool gemms_on_gpu_ = false;
   std::vector<Layer> layers_;
   void *input_, *workspace_, *combined_, *output_, *spare_ = nullptr;

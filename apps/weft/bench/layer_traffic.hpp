@@ -14,6 +14,8 @@ struct LayerShape {
 
   std::uint32_t local() const { return experts / (emulated != 0 ? emulated : ranks); }
   std::uint32_t exchanged_experts() const { return local() * ranks; }
+  // The mean, if each rank of the parallelism has so many tokens. Their experts are drawn evenly.
+  double rows_per_expert(std::uint32_t tokens) const { return static_cast<double>(tokens) * top_k / local(); }
 };
 
 // One rank's tokens, as an exchange among the ranks that run takes them.

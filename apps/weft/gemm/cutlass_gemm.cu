@@ -1,12 +1,3 @@
-#include <cuda_runtime.h>
-
-#include <cutlass/cutlass.h>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
-#include <cute/tensor.hpp>
-#include <cutlass/epilogue/collective/collective_builder.hpp>
-#include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/group_array_problem_shape.hpp>
-#include <cutlass/gemm/kernel/gemm_universal.hpp>
 #include <cutlass/util/packed_stride.hpp>
 
 #include <list>
@@ -14,62 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "gemm/cutlass_tile.hpp"
 #include "gemm/grouped_gemm.hpp"
 
-namespace weft::cli {
+namespace weft::cli::grouped {
 namespace {
-
-using cute::_1;
-using cute::_128;
-using cute::_64;
-using cute::Shape;
-
-using Number = cutlass::float_e4m3_t;
-using Made = cutlass::bfloat16_t;
-using ByRows = cutlass::layout::RowMajor;
-using ByColumns = cutlass::layout::ColumnMajor;
-using Problem = cutlass::gemm::GroupProblemShape<Shape<int, int, int>>;  // rows, output columns, input columns
-// CUTLASS computes the places of scales from a group's number of rows. By rows they do not depend on it.
-using ScaleConfig = cutlass::detail::Sm90BlockwiseScaleConfig<1, 128, 128, cute::GMMA::Major::K, cute::GMMA::Major::MN>;
-using InputScales = decltype(ScaleConfig::deduce_layoutSFA());
-using WeightScales = decltype(ScaleConfig::deduce_layoutSFB());
-
-// A tile of 64 rows: experts have few rows in decoding, and weights bound the time. No tile depends on the number of
-// processors, so the bits do not either.
-using Tile = Shape<_64, _128, _128>;
-using Cluster = Shape<_1, _1, _1>;
-using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster, cutlass::epilogue::collective::EpilogueTileAuto,
-    float, float, Made, ByRows*, 8, Made, ByRows*, 8, cutlass::epilogue::PtrArrayTmaWarpSpecializedPingpong,
-    cutlass::epilogue::fusion::LinearCombination<Made, float>>::CollectiveOp;
-using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Number, cute::tuple<ByRows*, InputScales*>, 16, Number,
-    cute::tuple<ByColumns*, WeightScales*>, 16, float, Tile, Cluster,
-    cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename Epilogue::SharedStorage))>,
-    cutlass::gemm::KernelPtrArrayTmaWarpSpecializedPingpongFP8Blockwise>::CollectiveOp;
-using Kernel = cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Epilogue>;
-using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
-void check(cutlass::Status status, const char* what) {
-  if (status != cutlass::Status::kSuccess)
-    throw std::runtime_error(std::string(what) + ": " + cutlass::cutlassGetStatusString(status));
-}
-
-// One GEMM's arrays by local expert, on the device.
-struct Tables {
-  typename Problem::UnderlyingProblemShape* shapes;
-  const Number **input, **weights;
-  Made** output;
-  const float **input_scales, **weight_scales;
-  typename Kernel::InternalStrideA* input_stride;
-  typename Kernel::InternalStrideB* weight_stride;
-  typename Kernel::InternalStrideD* output_stride;
-  InputScales* input_scale_layout;
-  WeightScales* weight_scale_layout;
-};
 
 struct Fixed {
   Tables tables;
@@ -92,17 +36,16 @@ __global__ void fix(Fixed of) {
     to.output[e] = static_cast<Made*>(of.gemm.output) + row * n;
     to.input_scales[e] = static_cast<const float*>(of.gemm.input_scales) + row * (k / 128);
     to.weight_scales[e] = of.weights.scales + weight / 128 * (k / 128);
-    to.input_stride[e] = cutlass::make_cute_packed_stride(typename Kernel::InternalStrideA{}, {rows, k, 1});
-    to.weight_stride[e] = cutlass::make_cute_packed_stride(typename Kernel::InternalStrideB{}, {n, k, 1});
-    to.output_stride[e] = cutlass::make_cute_packed_stride(typename Kernel::InternalStrideD{}, {rows, n, 1});
+    to.input_stride[e] = cutlass::make_cute_packed_stride(InputStride{}, {rows, k, 1});
+    to.weight_stride[e] = cutlass::make_cute_packed_stride(WeightStride{}, {n, k, 1});
+    to.output_stride[e] = cutlass::make_cute_packed_stride(OutputStride{}, {rows, n, 1});
     to.input_scale_layout[e] = ScaleConfig::tile_atom_to_shape_SFA(cute::make_shape(rows, n, k, 1));
     to.weight_scale_layout[e] = ScaleConfig::tile_atom_to_shape_SFB(cute::make_shape(rows, n, k, 1));
   }
 }
 
 // Rows of both GEMMs, from the counts of this dispatch.
-__global__ void count(typename Problem::UnderlyingProblemShape* up, typename Problem::UnderlyingProblemShape* down,
-                      const std::int32_t* counts, std::uint32_t experts, int capacity) {
+__global__ void count(Shape* up, Shape* down, const std::int32_t* counts, std::uint32_t experts, int capacity) {
   for (std::uint32_t e = threadIdx.x; e < experts; e += blockDim.x) {
     const int rows = counts[e] < capacity ? counts[e] : capacity;
     cute::get<0>(up[e]) = rows;
@@ -112,13 +55,12 @@ __global__ void count(typename Problem::UnderlyingProblemShape* up, typename Pro
 
 class CutlassGemms final : public ExpertGemms {
  public:
-  explicit CutlassGemms(const GroupedGemmArgs& args) : args_(args) {
+  explicit CutlassGemms(const GroupedGemmArgs& args)
+      : args_(args), kernels_(tile_of(args) == GemmTile::rows_128 ? kTiles128 : kTiles64) {
     check(cudaSetDevice(args.device), "cudaSetDevice");
     check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, args.device), "cudaDeviceGetAttribute");
-    ExpertGemm all;
-    all.num_sms = processors_;
-    all.experts = args.experts;
-    check(cudaMalloc(&workspace_, Gemm::get_workspace_size(arguments({}, all))), "cudaMalloc");
+    const Call all{.experts = args.experts, .device = args.device, .processors = processors_};
+    check(cudaMalloc(&workspace_, kernels_.workspace_bytes(all)), "cudaMalloc");
   }
   ~CutlassGemms() override {
     static_cast<void>(cudaSetDevice(args_.device));
@@ -137,10 +79,12 @@ class CutlassGemms final : public ExpertGemms {
       count<<<1, 128, 0, stream>>>(shapes.up, shapes.down, gemm.counts, args_.experts, static_cast<int>(gemm.capacity));
       counted_ = gemm.counts;
     }
-    Gemm kernel;
-    const typename Gemm::Arguments of_call = arguments(one, gemm);
-    check(kernel.initialize(of_call, workspace_, stream), "CUTLASS");
-    check(kernel.run(stream), "CUTLASS");
+    kernels_.enqueue({.tables = one.tables,
+                      .first_expert = gemm.first_expert,
+                      .experts = gemm.experts,
+                      .device = args_.device,
+                      .processors = gemm.num_sms != 0 ? gemm.num_sms : processors_},
+                     workspace_, stream);
   }
 
  private:
@@ -151,7 +95,7 @@ class CutlassGemms final : public ExpertGemms {
   // Of both GEMMs of a workspace.
   struct Shapes {
     const std::int32_t* counts = nullptr;
-    typename Problem::UnderlyingProblemShape *up = nullptr, *down = nullptr;
+    Shape *up = nullptr, *down = nullptr;
   };
 
   template <class T>
@@ -190,27 +134,9 @@ class CutlassGemms final : public ExpertGemms {
     fix<<<1, 128, 0, stream>>>({one.tables, gemm, weights, args_.experts});
     return one;
   }
-  typename Gemm::Arguments arguments(const One& one, const ExpertGemm& gemm) const {
-    cutlass::KernelHardwareInfo hardware;
-    hardware.device_id = args_.device;
-    hardware.sm_count = gemm.num_sms != 0 ? gemm.num_sms : processors_;
-    const Tables& t = one.tables;
-    const std::uint32_t e = gemm.first_expert;
-    typename Gemm::Arguments all{
-        cutlass::gemm::GemmUniversalMode::kGrouped,
-        {static_cast<int>(gemm.experts), t.shapes + e, nullptr},
-        {t.input + e, t.input_stride + e, t.weights + e, t.weight_stride + e, t.input_scales + e,
-         t.input_scale_layout + e, t.weight_scales + e, t.weight_scale_layout + e},
-        {{}, const_cast<const Made**>(t.output + e), t.output_stride + e, t.output + e, t.output_stride + e},
-        hardware};
-    all.epilogue.thread.alpha = 1;
-    all.epilogue.thread.beta = 0;
-    all.epilogue.thread.dAlpha = {cute::_0{}, cute::_0{}, 0};
-    all.epilogue.thread.dBeta = {cute::_0{}, cute::_0{}, 0};
-    return all;
-  }
 
   GroupedGemmArgs args_;
+  const TileKernels& kernels_;
   std::list<One> of_;
   std::vector<void*> memory_;
   std::list<Shapes> shapes_;
@@ -220,12 +146,15 @@ class CutlassGemms final : public ExpertGemms {
 };
 
 }  // namespace
+}  // namespace weft::cli::grouped
+
+namespace weft::cli {
 
 bool has_cutlass_gemms() {
   return true;
 }
 std::unique_ptr<ExpertGemms> open_cutlass_gemms(const GroupedGemmArgs& args) {
-  return std::make_unique<CutlassGemms>(args);
+  return std::make_unique<grouped::CutlassGemms>(args);
 }
 
 }  // namespace weft::cli

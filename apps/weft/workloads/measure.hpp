@@ -84,6 +84,7 @@ enum class Contender : std::uint8_t {
   padded,      // a ragged gather by Weft's equal operation, with the largest rank's rows on every rank
   one_tensor,  // the bytes of four_tensors as one tensor
   separate,    // by the calls that it replaces
+  unfused,     // without the norm that is fused with it
   symmetric,   // a copy with its outputs in symmetric memory
   push,        // a bound, no contender: GPUs store as many bytes to each other's memory, and none waits
   copy,        // a bound, too: a GPU copies bytes from its memory to its memory
@@ -98,10 +99,9 @@ enum class Contender : std::uint8_t {
 
 constexpr std::string_view name(Contender contender) {
   constexpr std::string_view names[] = {
-      "automatic",         "one-shot",   "two-shot",       "pipelined",     "multimem-one-shot",
-      "multimem-two-shot", "padded",     "one tensor",     "separate",      "symmetric",
-      "plain push",        "plain copy", "NCCL",           "NCCL symm.",    "Gloo ring",
-      "Gloo bcube",        "torch NCCL", "torch one-shot", "torch two-shot"};
+      "automatic",  "one-shot",  "two-shot",     "pipelined",  "multimem-one-shot", "multimem-two-shot", "padded",
+      "one tensor", "separate",  "without norm", "symmetric",  "plain push",        "plain copy",        "NCCL",
+      "NCCL symm.", "Gloo ring", "Gloo bcube",   "torch NCCL", "torch one-shot",    "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 

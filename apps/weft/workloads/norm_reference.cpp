@@ -24,23 +24,25 @@ struct Outputs {
   DataType type() const { return args.sum.type; }
   std::size_t number() const { return begin / args.hidden; }
   double value(std::uint32_t bits) const { return oracle::value_of(oracle::format_of(type()), bits); }
-  Row row_of(std::span<const std::byte> tensor) const {
+  Row row_of(std::span<const std::byte> tensor) const { return row_of(tensor, begin); }
+  Row row_of(std::span<const std::byte> tensor, std::size_t first) const {
     Row row;
-    for (std::size_t i = begin; i < begin + args.hidden; ++i) row.push_back(oracle::get(tensor, type(), i));
+    for (std::size_t i = first; i < first + args.hidden; ++i) row.push_back(oracle::get(tensor, type(), i));
     return row;
   }
 };
 
 std::string compare_residual(const Outputs& of, const Row& wanted) {
-  const Row found = of.row_of(of.got.residual);
+  const std::size_t rows = of.got.residual.size() / size_of(of.type()) / of.args.hidden;
+  if (of.number() < of.got.residual_row || of.number() >= of.got.residual_row + rows) return {};
+  const Row found = of.row_of(of.got.residual, of.begin - of.got.residual_row * of.args.hidden);
   const auto [right, wrong] = std::ranges::mismatch(wanted, found);
   if (right == wanted.end()) return {};
   return fmt::format("residual_output [{}] of row {}: {} instead of {}", right - wanted.begin(), of.number(),
                      of.value(*wrong), of.value(*right));
 }
 
-std::string compare_normed(const Outputs& of, const Row& residual, const Row& gamma) {
-  const Row wanted = oracle::normed_row(of.type(), residual, gamma, of.args.form.gamma_plus_one, of.args.epsilon);
+std::string compare_normed(const Outputs& of, const Row& wanted) {
   const Row found = of.row_of(of.got.normed);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto apart = static_cast<std::int64_t>(wanted[i]) - found[i];
@@ -51,9 +53,9 @@ std::string compare_normed(const Outputs& of, const Row& residual, const Row& ga
   return {};
 }
 
-// For the normed row that the call has written.
-oracle::Fp8Row fp8_row(const Outputs& of) {
-  const std::vector<float> normed = oracle::values_of(of.type(), of.row_of(of.got.normed));
+// For a normed row.
+oracle::Fp8Row fp8_row(const Outputs& of, const Row& row) {
+  const std::vector<float> normed = oracle::values_of(of.type(), row);
   const Fp8Scaling scaling = *of.args.form.fp8;
   if (scaling == Fp8Scaling::fixed) return {oracle::cast_row(normed, of.args.scale), {}};
   const std::size_t columns = scaling == Fp8Scaling::per_128_columns ? kScaleColumns : normed.size();
@@ -61,8 +63,8 @@ oracle::Fp8Row fp8_row(const Outputs& of) {
                           of.args.form.scale_type == ScaleType::ue8m0 ? oracle::Scales::ue8m0 : oracle::Scales::f32);
 }
 
-std::string compare_fp8(const Outputs& of) {
-  const oracle::Fp8Row wanted = fp8_row(of);
+std::string compare_fp8(const Outputs& of, const Row& normed) {
+  const oracle::Fp8Row wanted = fp8_row(of, normed);
   const bool bytes = of.args.form.scale_type == ScaleType::ue8m0;
   const std::size_t scales = wanted.scales.size() / (bytes ? 1 : 4);
   const std::size_t groups = std::max(scales, std::size_t{1}), columns = of.args.hidden / groups;
@@ -99,8 +101,10 @@ std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byt
     Row residual = row.row_of(sum);
     if (args.form.residual) residual = oracle::add_rows(of.type, residual, row.row_of(added));
     std::string wrong = compare_residual(row, residual);
-    if (wrong.empty()) wrong = compare_normed(row, residual, weights);
-    if (wrong.empty() && args.form.fp8) wrong = compare_fp8(row);
+    const bool has_normed = !got.normed.empty();
+    const Row normed = oracle::normed_row(of.type, residual, weights, args.form.gamma_plus_one, args.epsilon);
+    if (wrong.empty() && has_normed) wrong = compare_normed(row, normed);
+    if (wrong.empty() && args.form.fp8) wrong = compare_fp8(row, has_normed ? row.row_of(got.normed) : normed);
     if (!wrong.empty()) return wrong;
   }
   return {};

@@ -1,6 +1,7 @@
-// All-reduce with residual and norm (weft/fused.hpp).
+// All-reduces and crossings with residual and norm (weft/fused.hpp).
 #pragma once
 
+#include "weft/c/collectives.h"
 #include "weft/c/types.h"
 
 #ifdef __cplusplus
@@ -51,6 +52,36 @@ typedef struct weft_all_reduce_rms_norm_args {
 } weft_all_reduce_rms_norm_args;
 weft_code weft_all_reduce_rms_norm_args_init(weft_all_reduce_rms_norm_args* args, size_t size);
 weft_code weft_all_reduce_rms_norm(const weft_group* group, const weft_all_reduce_rms_norm_args* args);
+
+typedef struct weft_crossing_rms_norm_args {
+  size_t size;
+  const void* input;
+  const void* residual;
+  void* residual_output;
+  const void* gamma;
+  void* output;
+  const weft_fp8_output* fp8;  // as in weft_all_reduce_rms_norm_args
+  size_t hidden;
+  size_t input_stride;
+  size_t residual_stride;
+  size_t residual_output_stride;
+  size_t output_stride;
+  size_t group_ranks;
+  const weft_counts* counts;  // as in weft_all_gather_v_args
+  size_t input_rows;
+  size_t shard_rows;
+  size_t output_rows;
+  weft_stream stream;
+  weft_data_type type;
+  float epsilon;
+  weft_flag gamma_plus_one;
+  uint32_t tag;
+  int32_t blocks;
+  int32_t threads;
+} weft_crossing_rms_norm_args;
+weft_code weft_crossing_rms_norm_args_init(weft_crossing_rms_norm_args* args, size_t size);
+weft_code weft_gather_sums_rms_norm(const weft_group* group, const weft_crossing_rms_norm_args* args);
+weft_code weft_scatter_sums_rms_norm(const weft_group* group, const weft_crossing_rms_norm_args* args);
 
 #ifdef __cplusplus
 }

@@ -58,6 +58,8 @@ def _define() -> None:
         "reduce_scatter_v",
         "gather_sums",
         "scatter_sums",
+        "gather_sums_rms_norm",
+        "scatter_sums_rms_norm",
         "take_rows",
         "all_gather_counts",
         "send",

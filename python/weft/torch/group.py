@@ -11,12 +11,13 @@ from weft._core import Group as CoreGroup
 from weft.torch import _operators as operators
 from weft.torch._columns import Columns
 from weft.torch._counts import Counts
+from weft.torch._norms import Norms
 from weft.torch._operators import CURRENT_STREAM, Watched, is_compiling
 
 Message = tuple[torch.Tensor, int] | tuple[torch.Tensor, int, int]
 
 
-class Group(Columns):
+class Group(Columns, Norms):
     """A weft.Group for tensors of torch. The methods are those of weft.Group, and their docstrings hold.
 
     Keep it as long as graphs are replayed that were captured with it.
@@ -228,49 +229,6 @@ class Group(Columns):
     def barrier(self, x: torch.Tensor, *, tag: int = 0) -> None:
         """No rank's barrier ends before every rank's has begun. `x`, which is not read, says on which device."""
         operators.call(operators.ops.barrier.default, x, self.number, operators.options(tag, 0, 0))
-
-    def all_reduce_rms_norm(
-        self,
-        output: torch.Tensor | None,
-        residual_output: torch.Tensor,
-        input: torch.Tensor,
-        gamma: torch.Tensor,
-        residual: torch.Tensor | None = None,
-        *,
-        fp8_rows: torch.Tensor | None = None,
-        fp8_scales: torch.Tensor | None = None,
-        fp8_scale: torch.Tensor | None = None,
-        scaling: str = "per_token",
-        scale_type: str = "f32",
-        scale_token_stride: int = 0,
-        scale_group_stride: int = 0,
-        epsilon: float = 1e-6,
-        gamma_plus_one: bool = False,
-        algorithm: str = "automatic",
-        tag: int = 0,
-        blocks: int = 0,
-        threads: int = 0,
-    ) -> None:
-        """A layer's sum, residual and RMSNorm; with `fp8_rows` also its rows as e4m3 (weft.Fp8Output)."""
-        operators.call(
-            operators.ops.all_reduce_rms_norm.default,
-            output,
-            residual_output,
-            input,
-            gamma,
-            residual,
-            fp8_rows,
-            fp8_scales,
-            fp8_scale,
-            self.number,
-            operators.number("scaling", scaling, operators.SCALINGS),
-            operators.number("scale_type", scale_type, operators.SCALE_TYPES),
-            scale_token_stride,
-            scale_group_stride,
-            epsilon,
-            gamma_plus_one,
-            operators.reduction_options("sum", algorithm, tag, blocks, threads),
-        )
 
     def all_gather_v(
         self,

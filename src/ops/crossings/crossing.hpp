@@ -20,9 +20,7 @@ template <DataType type, std::uint32_t known_size, bool aligned16>
 struct Crossing : CrossingUnits<type, known_size, aligned16> {
   using Units = CrossingUnits<type, known_size, aligned16>;
   using typename Units::Wire;
-  using Units::kBatch;
   using Units::kWirePacks;
-  using Area = typename Units::Area;
   using Work = CrossingWork;
   using OneHop = OneHopCrossing<type, known_size, aligned16>;
   using Chunks = FlowCrossing<Reduction<type, Ops::sum, Plain>, aligned16>;
@@ -77,7 +75,7 @@ struct Crossing : CrossingUnits<type, known_size, aligned16> {
       if (one_hop) {
         OneHop::send(team, s, work, table, aligned16 ? &prefetched.first : nullptr);
       } else if (one_go) {
-        send(team, s, work, table);
+        Units::send_parts(team, s, work, table);
       }
       clear_pads(team, s, work, table);
       return true;
@@ -85,57 +83,23 @@ struct Crossing : CrossingUnits<type, known_size, aligned16> {
       if (one_hop) return OneHop::receive(team, s, work, table);
       return one_go ? reduce(team, s, work, table) : Chunks::run(team, s, work, table);
     } else {
-      return one_hop || !one_go || receive(team, s, work, table);
+      return one_hop || !one_go ||
+             Units::receive_shared(
+                 team, s, work.partition.sharing(s.rank()), work.units(table.most_rows()),
+                 [&](std::uint32_t owner) { return work.place_of<aligned16>(table, owner); },
+                 [](const Rows<aligned16>& to, std::uint64_t i, const Pack& unit) { to.put(i, unit); });
     }
   }
 
  private:
-  static WEFT_FN Area parts(const Session& s) { return {s.layout().scatter, s.layout().two_shot_packs}; }
-  static WEFT_FN Area sums(const Session& s) { return {s.layout().gather, s.layout().two_shot_packs}; }
-
   template <Team T, class Table>
   static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table) {
-    if (work.partition.shards.padding == Padding::none) return;
     const Share share = share_of(team);
     const auto clear = [&](std::uint64_t begin, std::uint64_t end) {
       const Rows<aligned16> pads = work.rows_at<aligned16>(begin, end - begin);
       for (std::uint64_t i = share.first; i < pads.packs(); i += share.step) pads.put(i, Pack{});
     };
-    if (!work.partition.gathers) {
-      const Circle group = work.partition.group_of(s.rank());
-      return clear(rows_before(table, group, group.end()), work.partition.own_length(table, s.rank()));
-    }
-    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-      clear(table.offset_of(rank) + table.rows_of(rank), table.offset_of(rank + 1));
-    }
-  }
-
-  // Every owner gets this rank's part of its shard.
-  template <Team T, class Table>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Table& table) {
-    const auto [first, step] = share_of(team);
-    const Circle owners = work.partition.summing(s.rank());
-    const std::uint64_t most = work.units(table.most_rows());
-    for (std::uint32_t turn = 1; turn < owners.size; turn += kBatch) {
-      Rows<aligned16> from[kBatch];
-      Pack* to[kBatch] = {};
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (turn + k >= owners.size) break;
-        const std::uint32_t owner = owners.rank_in_turn(s.rank(), turn + k);
-        from[k] = work.part_of<aligned16>(table, owner);
-        to[k] = Units::slot(s, owner, parts(s), s.rank());
-      }
-      for (std::uint64_t i = first; i < most; i += step) {
-        Pack unit[kBatch];
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) unit[k] = from[k].load(i);
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (i < from[k].packs()) Units::put_unit(team, s, to[k] + i * kWirePacks, unit[k]);
-        }
-      }
-    }
+    work.partition.each_pads(table, s.rank(), clear);
   }
 
   // Sums this rank's shard, and sends the sums on.
@@ -145,54 +109,16 @@ struct Crossing : CrossingUnits<type, known_size, aligned16> {
     const Circle senders = work.partition.summing(s.rank()), takers = work.partition.sharing(s.rank());
     const Rows<aligned16> input = work.part_of<aligned16>(table, s.rank());
     const Rows<aligned16> output = work.place_of<aligned16>(table, s.rank());
-    Pack* const slots = Units::slot(s, s.rank(), parts(s), 0);
+    Pack* const slots = Units::slot(s, s.rank(), Units::parts(s), 0);
     for (std::uint64_t i = first; i < output.packs(); i += step) {
       Pack unit{};
-      if (!Units::take_sum(team, s, senders, slots + i * kWirePacks, parts(s).packs, input.get(i), unit)) return false;
+      if (!Units::take_sum(team, s, senders, slots + i * kWirePacks, Units::parts(s).packs, input.get(i), unit))
+        return false;
       for (std::uint32_t turn = 1; turn < takers.size; ++turn) {
         const std::uint32_t taker = takers.rank_in_turn(s.rank(), turn);
-        Units::put_unit(team, s, Units::slot(s, taker, sums(s), s.rank()) + i * kWirePacks, unit);
+        Units::put_unit(team, s, Units::slot(s, taker, Units::sums(s), s.rank()) + i * kWirePacks, unit);
       }
       output.put(i, unit);
-    }
-    return true;
-  }
-
-  // Takes the sums of the other owners' shards.
-  template <Team T, class Table>
-  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Table& table) {
-    const auto [start, step] = share_of(team);
-    const Circle owners = work.partition.sharing(s.rank());
-    const std::uint64_t packs = sums(s).packs, most = work.units(table.most_rows());
-    for (std::uint32_t first = owners.first; first < owners.end(); first += kBatch) {
-      Rows<aligned16> to[kBatch];
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (first + k < owners.end()) to[k] = work.place_of<aligned16>(table, first + k);
-      }
-      Pack* const slots = Units::slot(s, s.rank(), sums(s), first);
-      for (std::uint64_t i = start; i < most; i += step) {
-        const auto expected = [&](std::uint32_t k) {
-          return first + k < owners.end() && first + k != s.rank() && i < to[k].packs();
-        };
-        Pack unit[kBatch] = {};
-        WEFT_UNROLL
-        for (std::uint32_t w = 0; w < kWirePacks; ++w) {
-          Pack received[kBatch];
-          Pack* const batch = slots + i * kWirePacks + w;
-          if (!Units::Instance::receive(team, s, 2, batch, packs, first, expected, received)) return false;
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) {
-            if (!expected(k)) continue;
-            Units::put_part(unit[k], w, Wire::decode(received[k]));
-            team.store(batch + k * packs, kRestPack);
-          }
-        }
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (expected(k)) to[k].put(i, unit[k]);
-        }
-      }
     }
     return true;
   }

@@ -14,7 +14,7 @@ namespace weft::detail {
 // One side of a crossing has all ranks' slots, as Counts place them. The other one has the rows of one group, shard
 // behind shard, without pads between them.
 struct CrossingPartition {
-  CountedPartition shards;    // of all ranks; its own_rows are not used
+  CountedPartition shards;    // of all ranks; its own_rows are room for a shard, if there is a tensor of it
   std::uint32_t group_ranks;  // neighbours that share the rows of a group: two or more
   bool gathers;
   std::uint64_t own_rows;  // room of the tensor with one group's rows
@@ -40,7 +40,7 @@ struct CrossingPartition {
   template <Team T>
   WEFT_FN MisfitInfo misfit(T& team, std::uint32_t rank) const {
     MisfitInfo misfit = find_misfit(shards, rank);
-    if (misfit.what != Misfit::own_rows) return misfit;
+    if (misfit.what != Misfit::own_rows || misfit.value > misfit.limit) return misfit;
     misfit.value = static_cast<std::int64_t>(own_length(table(team), rank));
     misfit.limit = static_cast<std::int64_t>(own_rows);
     return misfit;
@@ -69,6 +69,17 @@ struct CrossingPartition {
     const Circle group = group_of(rank);
     if (gathers) return rows_before(table, group, group.end());
     return table.offset_of(group.end()) - table.offset_of(group.first);
+  }
+  // Calls `clear(begin, end)` for all rows of the output that are pads.
+  template <class Table, class Clear>
+  WEFT_FN void each_pads(const Table& table, std::uint32_t self, Clear clear) const {
+    if (shards.padding == Padding::none) return;
+    if (!gathers) {
+      const Circle group = group_of(self);
+      return clear(rows_before(table, group, group.end()), own_length(table, self));
+    }
+    for (std::uint32_t rank = 0; rank < shards.ranks; ++rank)
+      clear(table.offset_of(rank) + table.rows_of(rank), table.offset_of(rank + 1));
   }
 };
 

@@ -1,4 +1,4 @@
-// Common parts of crossings in one hop and in two: units of payload on the wire, and their sums.
+// Common parts of crossings in one hop and in two: units of payload on the wire, parts of sums, and the sums.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,9 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
   struct Area {
     std::uint64_t offset, packs;
   };
+  // Of the two hops: parts of sums on their way to their owner, and what goes on from there.
+  static WEFT_FN Area parts(const Session& s) { return {s.layout().scatter, s.layout().two_shot_packs}; }
+  static WEFT_FN Area sums(const Session& s) { return {s.layout().gather, s.layout().two_shot_packs}; }
   static WEFT_FN Pack* slot(const Session& s, std::uint32_t owner, const Area& area, std::uint32_t sender) {
     return Instance::slot(*s.call, owner, area.offset, area.packs, sender) +
            s.epoch % kBanks * Instance::bank_packs(*s.call, area.packs);
@@ -45,6 +48,34 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
     WEFT_UNROLL
     for (std::uint32_t w = 0; w < kWirePacks; ++w)
       team.store(to + w, Wire::template encode<T::kAtomicBytes>(part(unit, w), s.epoch));
+  }
+
+  // Sends every owner this rank's part of its shard.
+  template <Team T, class Table>
+  static WEFT_FN void send_parts(T& team, const Session& s, const CrossingWork& work, const Table& table) {
+    const auto [first, step] = share_of(team);
+    const Circle owners = work.partition.summing(s.rank());
+    const std::uint64_t most = work.units(table.most_rows());
+    for (std::uint32_t turn = 1; turn < owners.size; turn += kBatch) {
+      Rows<aligned16> from[kBatch];
+      Pack* to[kBatch] = {};
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (turn + k >= owners.size) break;
+        const std::uint32_t owner = owners.rank_in_turn(s.rank(), turn + k);
+        from[k] = work.template part_of<aligned16>(table, owner);
+        to[k] = slot(s, owner, parts(s), s.rank());
+      }
+      for (std::uint64_t i = first; i < most; i += step) {
+        Pack unit[kBatch];
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) unit[k] = from[k].load(i);
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (i < from[k].packs()) put_unit(team, s, to[k] + i * kWirePacks, unit[k]);
+        }
+      }
+    }
   }
 
   // Sums a unit of all senders, in rank order: those in slots `packs` apart, of which `slots` is rank 0's, and this
@@ -77,6 +108,100 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
         }
       }
       put_part(unit, w, R::finish(sum));
+    }
+    return true;
+  }
+
+  // The same for packs of the wire that one thread has at distances of `step`, the first of `left` packs: all of them
+  // travel at once.
+  template <std::uint32_t some, Team T>
+  static WEFT_FN bool take_sums(T& team, const Session& s, const Circle& senders, Pack* slots, std::uint64_t packs,
+                                std::uint32_t step, std::uint32_t left, const Pack (&own)[some], Pack (&sums)[some]) {
+    typename R::Accumulator sum[some];
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < some; ++j) sum[j] = R::start(ReduceOp::sum, senders.size);
+    for (std::uint32_t first = senders.first; first < senders.end(); first += kBatch) {
+      const auto exists = [&](std::uint32_t k) { return first + k < senders.end(); };
+      const auto expected = [&](std::uint32_t k, std::uint32_t j) {
+        return exists(k) && first + k != s.rank() && j * step < left;
+      };
+      Pack received[kBatch][some] = {};
+      const auto missing = [&](std::uint32_t k, std::uint32_t j) {
+        return expected(k, j) && !Wire::template arrived<T::kAtomicBytes>(received[k][j], s.epoch);
+      };
+      const auto each = [&](auto visit) {
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          WEFT_UNROLL
+          for (std::uint32_t j = 0; j < some; ++j) visit(k, j, slots + (first + k) * packs + j * step);
+        }
+      };
+      const auto arrived = [&] {
+        each([&](std::uint32_t k, std::uint32_t j, const Pack* at) {
+          if (expected(k, j)) received[k][j] = team.load(at);
+        });
+        bool all = true;
+        each([&](std::uint32_t k, std::uint32_t j, const Pack*) { all &= !missing(k, j); });
+        return all;
+      };
+      const auto late = [&] {
+        std::uint32_t rank = kNoPeer;
+        each([&](std::uint32_t k, std::uint32_t j, const Pack*) { rank = missing(k, j) ? first + k : rank; });
+        return rank;
+      };
+      if (!wait(team, s, {.phase = 1}, arrived, late)) return false;
+      each([&](std::uint32_t k, std::uint32_t j, Pack* at) {
+        if (!exists(k)) return;
+        const Pack payload = expected(k, j) ? Wire::decode(received[k][j]) : own[j];
+        if (first + k == senders.first) {
+          R::begin(sum[j], payload);
+        } else {
+          R::add(sum[j], payload);
+        }
+        if (expected(k, j)) team.store(at, kRestPack);
+      });
+    }
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < some; ++j) sums[j] = R::finish(sum[j]);
+    return true;
+  }
+
+  // Takes the units that the other owners send on, at most `most` of each. `place_of(owner)` has their number, packs();
+  // `put(place, i, unit)` puts one of them there.
+  template <Team T, class PlaceOf, class Put>
+  static WEFT_FN bool receive_shared(T& team, const Session& s, const Circle& owners, std::uint64_t most,
+                                     PlaceOf place_of, Put put) {
+    const auto [start, step] = share_of(team);
+    const std::uint64_t packs = sums(s).packs;
+    for (std::uint32_t first = owners.first; first < owners.end(); first += kBatch) {
+      decltype(place_of(first)) to[kBatch];
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (first + k < owners.end()) to[k] = place_of(first + k);
+      }
+      Pack* const slots = slot(s, s.rank(), sums(s), first);
+      for (std::uint64_t i = start; i < most; i += step) {
+        const auto expected = [&](std::uint32_t k) {
+          return first + k < owners.end() && first + k != s.rank() && i < to[k].packs();
+        };
+        Pack unit[kBatch] = {};
+        WEFT_UNROLL
+        for (std::uint32_t w = 0; w < kWirePacks; ++w) {
+          Pack received[kBatch];
+          Pack* const batch = slots + i * kWirePacks + w;
+          if (!Instance::receive(team, s, 2, batch, packs, first, expected, received)) return false;
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kBatch; ++k) {
+            if (!expected(k)) continue;
+            put_part(unit[k], w, Wire::decode(received[k]));
+            team.store(batch + k * packs, kRestPack);
+          }
+        }
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (expected(k)) put(to[k], i, unit[k]);
+        }
+      }
     }
     return true;
   }

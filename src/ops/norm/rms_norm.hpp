@@ -38,6 +38,13 @@ WEFT_FN Rows<true> norm_input(const NormWork& work) {
   return {work.input, work.rows, std::uint64_t{work.row_packs} * sizeof(Pack), work.input_stride * sizeof(Pack)};
 }
 
+// Nothing else is done with a normed row's packs. `kKeepsAll`: every row's new residual is kept. Else that tensor may
+// be null, if no thread has more packs than it holds.
+struct NothingElse {
+  static constexpr bool kKeepsAll = true;
+  WEFT_FN void operator()(std::uint32_t, const Pack&) const {}
+};
+
 // `casts`: rows are also cast. Each instruction after a row's arrival counts, as the 16 or 32 warps of its block share
 // four schedulers. So instances without casts have no code for them, and rows with a thread for every pack need no
 // loops (`held` 1).
@@ -104,6 +111,12 @@ struct RmsNorm {
       for (std::uint32_t k = 0; k < run; ++k) serve(n + k, i + k);
     });
   }
+  static WEFT_FN Pack added(const Pack& a, const Pack& b) {
+    typename R::Accumulator sum{};
+    R::begin(sum, a);
+    R::add(sum, b);
+    return R::finish(sum);
+  }
   // Packs whose sums are awaited together: all that a thread holds, or one after the other.
   template <std::uint32_t held>
   static constexpr std::uint32_t kAtOnce = held == kAny ? 1
@@ -150,9 +163,10 @@ struct RmsNorm {
   // the block gets false. `uses`: of scratch memory, counted from 0 in a call. Its halves take turns, so that a late
   // thread still finds the others' values. For a thread that writes to a half again has passed the barrier of the other
   // half.
-  template <std::uint32_t held, Team T, class FirstWeights, class Take>
+  // `send(i, pack)` gets the packs of the output, if there is one.
+  template <std::uint32_t held, Team T, class FirstWeights, class Take, class Send = NothingElse>
   static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
-                             std::uint32_t& uses, Take take) {
+                             std::uint32_t& uses, Take take, Send send = {}) {
     constexpr std::uint32_t some = kAtOnce<held>;
     const std::uint32_t packs = work.row_packs;
     const Packs residual(static_cast<const Pack*>(work.residual) + row * work.residual_stride, 0);
@@ -175,7 +189,7 @@ struct RmsNorm {
         for (std::uint32_t k = 0; k < some; ++k) {
           if (k != 0 && !exists(k)) break;
           if (work.residual != nullptr) sums[k] = added(sums[k], before[k]);
-          result.store(i + k * team.size(), sums[k]);
+          if (Send::kKeepsAll || work.residual_output != nullptr) result.store(i + k * team.size(), sums[k]);
           mine.hold(n + k, sums[k]);
           squared[k] = sum_of_squares(sums[k]);
         }
@@ -189,7 +203,7 @@ struct RmsNorm {
     });
     if (!team.all(good)) return false;
     mine.factor = factor_of(work, total<held == 1>(team, squares, packs));
-    write<held>(team, work, row, weights, uses, mine);
+    write<held>(team, work, row, weights, uses, mine, send);
     return true;
   }
 
@@ -214,12 +228,6 @@ struct RmsNorm {
     return team.scratch() + uses++ % 2 * (T::kScratchWords / 2);
   }
 
-  static WEFT_FN Pack added(const Pack& a, const Pack& b) {
-    typename R::Accumulator sum{};
-    R::begin(sum, a);
-    R::add(sum, b);
-    return R::finish(sum);
-  }
   static WEFT_FN float sum_of_squares(const Pack& pack) {
     typename R::Accumulator x{};
     R::begin(x, pack);
@@ -281,9 +289,9 @@ struct RmsNorm {
     return R::finish(x);
   }
 
-  template <std::uint32_t held, Team T, class FirstWeights>
+  template <std::uint32_t held, Team T, class FirstWeights, class Send>
   static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
-                            std::uint32_t& uses, const Row<held>& mine) {
+                            std::uint32_t& uses, const Row<held>& mine, Send send) {
     const std::uint32_t run = held != kAny ? 1 : run_of<T>(work), packs = work.row_packs;
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
     const Packs gamma(work.gamma, 0);
@@ -291,6 +299,7 @@ struct RmsNorm {
     const auto normed_at = [&](std::uint32_t n, std::uint32_t i) {
       const auto weight = [&] { return n < FirstWeights::kPacks ? weights.pack[n] : gamma.load(i); };
       if constexpr (held > 1) return normed(work, mine.pack[n], weight(), mine.factor);
+      if constexpr (held == 1) return normed(work, mine.pack[0], weights.pack[0], mine.factor);
       if (n == 0) return normed(work, mine.pack[0], weights.pack[0], mine.factor);
       if (n == 1) return normed(work, mine.pack[1], weights.pack[1], mine.factor);
       return normed(work, result.load(i), gamma.load(i), mine.factor);
@@ -318,7 +327,10 @@ struct RmsNorm {
       }
       for (std::uint32_t k = 0; k < run && i + k < packs; ++k) {
         const Pack pack = normed_at(n + k, i + k);
-        if (work.output != nullptr) output.store(i + k, pack);
+        if (work.output != nullptr) {
+          output.store(i + k, pack);
+          send(i + k, pack);
+        }
         if (scaling_of(work) != RowScaling::none) put_fp8(work, row, i + k, pack, inverse);
       }
     });

@@ -1,59 +1,12 @@
 // All-reduces with residual and norm as calls of a program: their tensors, and the expected outputs.
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "ops/norm/norm_steps.hpp"
-#include "ops/norm/rms_norm.hpp"
 #include "ops/norm/sim_norm_kernels.hpp"
+#include "ops/norm/sim_norm_rows.hpp"
 #include "sim/all_reduce.hpp"
 
 namespace weft::sim {
-namespace {
-
-using detail::Element;
-
-// The sum of at most 32 values: neighbours first.
-float tree(std::vector<float> sums) {
-  sums.resize(32);
-  for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
-    for (std::size_t i = 0; i < sums.size() / 2; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
-  }
-  return sums[0];
-}
-// The sum of a row's packs' squares, in at most 32 segments (ops/norm/rms_norm.hpp).
-float sum_of_squares(const std::vector<float>& packs) {
-  std::vector<float> segments;
-  for (auto begin = packs.begin(); begin != packs.end();) {
-    const auto end = begin + std::min<std::ptrdiff_t>(detail::kSegmentPacks, packs.end() - begin);
-    segments.push_back(tree({begin, end}));
-    begin = end;
-  }
-  return tree(segments);
-}
-
-float widen(DataType type, std::uint32_t bits) {
-  const auto narrow = static_cast<std::uint16_t>(bits);
-  return type == DataType::f16 ? Element<DataType::f16>::widen(narrow) : Element<DataType::bf16>::widen(narrow);
-}
-std::uint32_t narrow(DataType type, float value) {
-  return type == DataType::f16 ? Element<DataType::f16>::narrow(value) : Element<DataType::bf16>::narrow(value);
-}
-
-struct Scale {
-  float value, inverse;
-};
-// The scale of columns with this largest magnitude. e4m3 ends at 448, and columns of zeros must not have scale 0.
-Scale scale_of(float largest, bool power_of_two) {
-  const float most = std::fmax(largest, 1e-4f);
-  if (!power_of_two) return {most / 448.0f, 448.0f / most};
-  int exponent = 0;
-  if (std::frexp(most / 448.0f, &exponent) == 0.5f) --exponent;  // is a power of two
-  return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
-}
-
-}  // namespace
-
 Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size,
                                         unsigned blocks) const {
   const RunAs as{setup_.atomic_bytes, setup_.one_thread, setup_.lanes};
@@ -85,9 +38,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const DataType type = setup_.type;
   const auto& members = world_.groups()[spec.group];
   const std::uint64_t columns = spec.count, packs = columns / 8, stride = packs + (form.apart ? 1 : 0);
-  const bool by_group = form.scaling == detail::RowScaling::per_group;
-  const std::uint64_t scale_columns = by_group ? detail::kScalePacks * 8 : columns;
-  const std::uint64_t groups = (columns + scale_columns - 1) / scale_columns;
+  const std::uint64_t groups = scale_groups(form, columns);
   const std::size_t step = spec.rows * stride * 16 + 16, scale_bytes = form.power_of_two ? 1 : 4;
   const std::size_t tensors_in_call = spec.in_place ? 2 : 4;
   const std::size_t bytes =
@@ -135,8 +86,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const auto bits = [&](unsigned what, unsigned member, std::uint64_t i) {
     return static_cast<std::uint32_t>(element_bits(setup_.payload, type, call * 8 + what, member, i));
   };
-  constexpr float kFixed = 0.375f;
-  put(t.initial, fixed, detail::bits_of<std::uint32_t>(kFixed), 4);
+  put(t.initial, fixed, detail::bits_of<std::uint32_t>(kFixedScale), 4);
   for (std::uint64_t i = 0; i < spec.rows * columns; ++i) {
     const std::size_t at = (i / columns * stride * 8 + i % columns) * 2;
     put(t.initial, input + at, bits(0, rank, i), 2);
@@ -145,39 +95,22 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   for (std::uint64_t i = 0; i < columns; ++i) put(t.initial, gamma + i * 2, bits(2, 0, i), 2);
   t.expected = t.initial;
   for (std::uint64_t row = 0; row < spec.rows && !world_.stale(call); ++row) {
-    std::vector<float> sums(packs), x, y;
-    for (std::uint64_t i = 0; i < columns; ++i) {
+    const auto sum = [&](std::uint64_t i) {
       std::vector<std::uint64_t> terms;
       for (const unsigned member : members) terms.push_back(bits(0, member, row * columns + i));
-      auto sum = static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, terms));
-      if (form.residual)
-        sum = static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, {sum, bits(1, 0, row * columns + i)}));
-      put(t.expected, residual_output + (row * stride * 8 + i) * 2, sum, 2);
-      x.push_back(widen(type, sum));
-      sums[i / 8] += x[i] * x[i];
-    }
-    const float factor = 1.0f / std::sqrt(sum_of_squares(sums) * (1.0f / static_cast<float>(columns)) + 1e-5f);
+      return static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, terms));
+    };
+    const NormedRow normed = normed_row(
+        type, form, columns, sum, [&](std::uint64_t i) { return bits(1, 0, row * columns + i); },
+        [&](std::uint64_t i) { return bits(2, 0, i); });
     for (std::uint64_t i = 0; i < columns; ++i) {
-      const float weight = widen(type, bits(2, 0, i));
-      const std::uint32_t normed = narrow(type, x[i] * factor * (form.gamma_plus_one ? weight + 1.0f : weight));
-      if (form.output) put(t.expected, output + (row * stride * 8 + i) * 2, normed, 2);
-      y.push_back(widen(type, normed));
+      put(t.expected, residual_output + (row * stride * 8 + i) * 2, normed.residual[i], 2);
+      if (form.output) put(t.expected, output + (row * stride * 8 + i) * 2, normed.output[i], 2);
+      if (form.scaling != detail::RowScaling::none) put(t.expected, fp8 + row * stride * 8 + i, normed.cast[i], 1);
     }
-    for (std::uint64_t group = 0; group < groups && form.scaling != detail::RowScaling::none; ++group) {
-      const std::uint64_t begin = group * scale_columns, end = std::min(columns, begin + scale_columns);
-      float largest = 0;
-      for (std::uint64_t i = begin; i < end; ++i) largest = std::fmax(largest, std::fabs(y[i]));
-      Scale scale = scale_of(largest, form.power_of_two);
-      if (form.scaling == detail::RowScaling::fixed) {
-        scale.inverse = 1.0f / kFixed;
-      } else {
-        const auto stored = detail::bits_of<std::uint32_t>(scale.value) >> (form.power_of_two ? 23 : 0);
-        const std::uint64_t at = form.apart ? group * spec.rows + row : row * groups + group;
-        put(t.expected, scales + at * scale_bytes, stored, scale_bytes);
-      }
-      for (std::uint64_t i = begin; i < end; ++i) {
-        put(t.expected, fp8 + row * stride * 8 + i, detail::f32_to_e4m3(y[i] * scale.inverse), 1);
-      }
+    for (std::uint64_t group = 0; group < normed.scales.size(); ++group) {
+      const std::uint64_t at = form.apart ? group * spec.rows + row : row * groups + group;
+      put(t.expected, scales + at * scale_bytes, normed.scales[group], scale_bytes);
     }
   }
 }

@@ -1,0 +1,28 @@
+// Finds the kernel that serves a crossing with residual and norm.
+#pragma once
+
+#include "kernel/kernel.hpp"
+#include "ops/normed_crossings/normed_crossing_work.hpp"
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+struct NormedCrossingFamily;  // ops/normed_crossings/normed_crossing_instances.hpp
+
+struct NormedCrossingQuery {
+  DataType type;
+  std::uint32_t size;  // ranks
+  bool casts;          // rows are also cast
+  bool flows;          // shards may be too large for slots
+
+  using Work = NormedCrossingWork;
+  constexpr bool operator==(const NormedCrossingQuery&) const = default;
+  // As for crossings, bf16 has instances for two and four ranks. Others share one, which can cast.
+  constexpr NormedCrossingQuery key() const {
+    const bool own = type == DataType::bf16 && (size == 2 || size == 4);
+    return {.type = type, .size = own ? size : 0, .casts = casts || !own, .flows = flows};
+  }
+};
+KernelFor<NormedCrossingWork> find_kernel(const NormedCrossingQuery& query);
+
+}  // namespace weft::detail

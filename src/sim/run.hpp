@@ -25,9 +25,9 @@ constexpr auto rows_of(detail::Instances<Rows...>) {
 // One thread's part of one launch; all of the launch if a rank is one thread.
 using Kernel = std::function<void(Machine& machine, Place place, const detail::Call& call)>;
 
-template <class A, int unit, unsigned lanes = 1>
-void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
-  SimTeam<unit, lanes> team{machine, place};
+// Any simulated team's thread.
+template <class A, class T>
+void run_with(T& team, const detail::Call& call, const typename A::Work& work) {
   detail::Session session = approach(team, call);
   const typename A::ThreadPlan thread_plan = A::thread_plan(team, call, work);
   const detail::Entry entry = ask(team, session);
@@ -38,6 +38,12 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
     return A::template run<phase>(team, session, work, thread_plan, prefetched);
   });
   detail::leave(team, session, turn);
+}
+
+template <class A, int unit, unsigned lanes = 1>
+void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
+  SimTeam<unit, lanes> team{machine, place};
+  run_with<A>(team, call, work);
 }
 
 template <class A, int unit>

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Builds copies of production sources that hold seeded bugs, each switched on by its name at run time.
 
-The bugs are listed in tables (tests/sim/mutants.json and mutants_deep.json, of the algorithms; tests/mutants/host.json,
-of the host's code; tests/oracle/mutants.json, of the oracle), not in the sources: they know nothing of them. An edit names one line of a file by a text that occurs in no
-other line (`line`), and what to replace there (`from`, `to`): an expression, or a statement that ends with a semicolon.
-Where several lines have the text, `nth` says which (from 0). An edit that does not fit any more stops the build.
+The bugs are listed in tables (tests/sim/mutants*.json, of the algorithms; tests/mutants/host.json, of the host's code;
+tests/oracle/mutants.json, of the oracle), not in the sources: they know nothing of them. An edit names one line of a
+file by a text that occurs in no other line (`line`), and what to replace there (`from`, `to`): an expression, or a
+statement that ends with a semicolon. Where several lines have the text, `nth` says which (from 0). An edit that does
+not fit any more stops the build.
 """
 
 import argparse
@@ -66,7 +67,7 @@ namespace weft::detail {
 struct MutantInfo {
   std::string_view name;
   std::string_view setup;  // that must find it …
-  std::string_view where;  // … of "schedules", "faults", "primitives" or "far offsets"
+  std::string_view where;  // … of "schedules", "faults", "primitives" or "far offsets"; "virtual time": none
   // Of one that few executions show, else empty: the order, stale read or late store that these have, and the scheduler
   // that meets it most often.
   std::string_view needs;

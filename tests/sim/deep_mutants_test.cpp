@@ -52,12 +52,12 @@ TEST_P(DeepMutants, AreRareAndFound) {
   const Report of_orders = executions_of(setup, orders, GetParam());
   EXPECT_FALSE(of_orders.failure) << "an order alone shows it: " << of_orders.failure.what;
 }
-INSTANTIATE_TEST_SUITE_P(Sim, DeepMutants, testing::ValuesIn(mutants(true)), mutant_test_name);
+INSTANTIATE_TEST_SUITE_P(Sim, DeepMutants, testing::ValuesIn(mutants(Shown::by_few)), mutant_test_name);
 
 TEST(DeepMutantsTable, SaysWhatEachNeeds) {
-  ASSERT_GE(mutants(true).size(), 80u);
-  EXPECT_GE(std::ranges::count_if(mutants(true), [](int n) { return needs_weak_memory(detail::kMutants[n - 1]); }), 20);
-  for (const int number : mutants(true)) {
+  ASSERT_GE(mutants(Shown::by_few).size(), 80u);
+  EXPECT_GE(std::ranges::count_if(mutants(Shown::by_few), [](int n) { return needs_weak_memory(detail::kMutants[n - 1]); }), 20);
+  for (const int number : mutants(Shown::by_few)) {
     const detail::MutantInfo& mutant = detail::kMutants[number - 1];
     const bool said = std::ranges::any_of(
         std::vector<std::string_view>{"order: ", "stale read: ", "late store: "},

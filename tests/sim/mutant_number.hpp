@@ -20,11 +20,16 @@ inline int mutant_number(std::string_view name) {
   throw std::out_of_range("no such mutant");
 }
 
-// The numbers of the bugs that few executions show, or of all others.
-inline std::vector<int> mutants(bool deep) {
+// A bug is shown by many executions, by few of them, or by virtual time alone.
+enum class Shown { by_many, by_few, in_time };
+inline std::vector<int> mutants(Shown shown) {
   std::vector<int> numbers;
   for (int i = 0; i < static_cast<int>(std::size(detail::kMutants)); ++i) {
-    if (detail::kMutants[i].scheduler.empty() != deep) numbers.push_back(i + 1);
+    const detail::MutantInfo& mutant = detail::kMutants[i];
+    const Shown own = mutant.where == "virtual time" ? Shown::in_time
+                      : mutant.scheduler.empty()     ? Shown::by_many
+                                                     : Shown::by_few;
+    if (own == shown) numbers.push_back(i + 1);
   }
   return numbers;
 }

@@ -1,5 +1,5 @@
 // Every seeded bug of mutants.json is found. docs/reliability.md records how soon, and by which test. The bugs of
-// mutants_deep.json have a test of their own.
+// mutants_deep.json and mutants_time.json have tests of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ TEST_P(Mutants, IsKilled) {
   ASSERT_EQ(mutant.where, "far offsets");
   look_far_away(GetParam(), setup);
 }
-INSTANTIATE_TEST_SUITE_P(Sim, Mutants, testing::ValuesIn(mutants(false)), mutant_test_name);
+INSTANTIATE_TEST_SUITE_P(Sim, Mutants, testing::ValuesIn(mutants(Shown::by_many)), mutant_test_name);
 
 }  // namespace
 }  // namespace weft::sim

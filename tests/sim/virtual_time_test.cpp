@@ -1,0 +1,107 @@
+// Layers of experts in virtual time: one part after the other takes as long as the parts do, and rounds hide what they
+// can hide. docs/moe.md has the sources of all numbers.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "mutant_number.hpp"
+#include "ops/layer/sim_timed_layer.hpp"
+
+namespace weft::sim {
+namespace {
+
+// DeepSeek-V3 in two rounds.
+struct LayerCase {
+  unsigned ranks;
+  unsigned tokens;  // of each rank
+  bool ring;        // the path of rows in rounds
+  double most;      // of the time of rounds, in ideals
+
+  std::string name() const { return fmt::format("{}_ep{}_{}tokens", ring ? "ring" : "slots", ranks, tokens); }
+  friend std::ostream& operator<<(std::ostream& out, const LayerCase& one) { return out << one.name(); }
+};
+
+// Both GEMMs of a rank's experts with so many rows each: on 132 processors, and half of them on 116. In nanoseconds.
+struct Gemms {
+  double whole, half;
+};
+Gemms gemms_of(const LayerCase& one) {
+  if (one.ranks == 8) return {366'000, 200'000};
+  if (one.ranks == 16) return {187'000, 101'000};
+  return one.tokens == 128 ? Gemms{110'000, 58'000} : Gemms{97'200, 55'000};
+}
+
+TimedLayer layer_of(const LayerCase& one, bool ring) {
+  constexpr unsigned kTokens = 16;
+  constexpr double kReadBy116 = 4.49, kReadBy100 = 4.39;  // TB/s: the experts read weights
+  const Gemms gemms = gemms_of(one);
+  return {.traffic = {.ranks = one.ranks,
+                      .experts = 256,
+                      .top_k = 8,
+                      .tokens = kTokens,
+                      .tokens_each = static_cast<double>(one.tokens) / kTokens,
+                      .row_bytes = 7168 + 224,
+                      .result_bytes = 2 * 7168,
+                      .ring = ring},
+          .experts_ns = gemms.whole,
+          .processors = 16,
+          .round_ns = std::vector<double>(2, gemms.half * kReadBy116 / kReadBy100)};
+}
+
+constexpr double kNear = 1.10;  // what rounds should take at most, in ideals
+
+class VirtualTime : public testing::TestWithParam<LayerCase> {};
+
+TEST_P(VirtualTime, OfOnePartAfterTheOtherIsThatOfTheParts) {
+  const TimedLayer layer = layer_of(GetParam(), GetParam().ring);
+  const double took = run_plain(layer).ns, parts = ideal(parts_of_plain(layer));
+  EXPECT_NEAR(took / parts, 1, 0.02) << took << " ns, and the parts " << parts;
+}
+
+TEST_P(VirtualTime, OfRoundsIsNearTheIdeal) {
+  const TimedLayer layer = layer_of(GetParam(), GetParam().ring);
+  const TimedRun rounds = run_rounds(layer);
+  const TimedRoundParts parts = parts_of_rounds(layer);
+  EXPECT_LE(rounds.ns / ideal(parts), GetParam().most) << rounds.ns << " ns, and the ideal " << ideal(parts);
+  EXPECT_GE(rounds.ns / ideal(parts), 1);
+  EXPECT_EQ(rounds.outputs, run_plain(layer).outputs);
+}
+
+std::string case_name(const testing::TestParamInfo<LayerCase>& info) {
+  return info.param.name();
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, VirtualTime,
+                         testing::Values(LayerCase{8, 128, false, kNear}, LayerCase{8, 128, true, kNear},
+                                         LayerCase{16, 128, false, kNear}, LayerCase{16, 128, true, kNear},
+                                         LayerCase{32, 64, false, kNear}),
+                         case_name);
+// Here a warp adds up the counts of 32 ranks four at a time, and waits for each four.
+INSTANTIATE_TEST_SUITE_P(OfManyCounts, VirtualTime,
+                         testing::Values(LayerCase{32, 128, false, 1.13}, LayerCase{32, 128, true, 1.28}), case_name);
+
+// A bug that no result shows. Of eight ranks combine is too small a part of the layer.
+class TimeMutants : public testing::TestWithParam<int> {
+ protected:
+  void TearDown() override { detail::active_mutant = 0; }
+};
+
+TEST_P(TimeMutants, TakeTooLong) {
+  for (const bool ring : {false, true}) {
+    detail::active_mutant = 0;
+    const TimedLayer layer = layer_of({16, 128, ring, kNear}, ring);
+    const double best = ideal(parts_of_rounds(layer));
+    const TimedRun good = run_rounds(layer);
+    detail::active_mutant = GetParam();
+    const TimedRun bad = run_rounds(layer);
+    EXPECT_GT(bad.ns / best, kNear) << bad.ns << " ns, and the ideal " << best;
+    EXPECT_EQ(bad.outputs, good.outputs);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Sim, TimeMutants, testing::ValuesIn(mutants(Shown::in_time)), mutant_test_name);
+
+}  // namespace
+}  // namespace weft::sim

@@ -8,11 +8,12 @@
 
 namespace weft::detail {
 
-// By a warp: adds up the counts that all ranks below `end` have sent for each lane's expert `local` (if the lane has
-// `one`). Every look calls `beside()`. False when the call has failed.
-template <Team T, class Beside>
-WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
-                        std::uint32_t end, std::uint32_t& sum, Beside beside) {
+// By a warp: the counts that all ranks below `end` have sent for each lane's expert `local`, 0 if the lane has not `one`.
+// Calls `take(rank, count)` for one rank after the other, and for up to three behind `end` with 0. Every look calls
+// `beside()`. False when the call has failed.
+template <Team T, class Take, class Beside>
+WEFT_FN bool each_count(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
+                        std::uint32_t end, Take take, Beside beside) {
   constexpr std::uint32_t kBatch = 4;
   const std::uint64_t* const counts = DispatchArea::of(s, exchange, s.rank(), 0).counts();
   for (std::uint32_t first = 0; first < end; first += kBatch) {
@@ -32,9 +33,16 @@ WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange,
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, arrived, [&] { return late; })) return false;
     WEFT_UNROLL
-    for (std::uint32_t k = 0; k < kBatch; ++k) sum += FlaggedWord::decode(word[k]);
+    for (std::uint32_t k = 0; k < kBatch; ++k) take(first + k, FlaggedWord::decode(word[k]));
   }
   return true;
+}
+// The same, added up.
+template <Team T, class Beside>
+WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
+                        std::uint32_t end, std::uint32_t& sum, Beside beside) {
+  const auto add = [&](std::uint32_t, std::uint32_t count) { sum += count; };
+  return each_count(team, s, exchange, one, local, end, add, beside);
 }
 
 // The rows at which contiguous experts begin. A warp goes through the experts, one lane for each: it calls `take(first,

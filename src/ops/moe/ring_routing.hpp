@@ -156,12 +156,15 @@ WEFT_FN bool fill_table(T& team, const Session& s, const ExchangeView& exchange,
   const std::uint32_t lane = team.thread_rank() % T::kLanes;
   bool good = true;
   const auto fill = [&](std::uint32_t first, std::uint32_t, std::uint32_t begin) {
-    const std::uint32_t local = first + lane;
-    for (std::uint32_t sender = table.first; good && sender < table.first + table.count; ++sender) {
-      std::uint32_t sum = begin;
-      good = add_counts(team, s, exchange, local < shape.local, local, sender, sum, [] {});
-      if (local < shape.local) table.of(local, sender) = sum;
-    }
+    const std::uint32_t local = first + lane, last = table.first + table.count - 1;
+    const bool one = local < shape.local;
+    std::uint32_t sum = begin;
+    const auto take = [&](std::uint32_t sender, std::uint32_t count) {
+      if (one && sender >= table.first && sender < last) table.of(local, sender) = sum;
+      sum += count;
+    };
+    good = good && each_count(team, s, exchange, one, local, last, take, [] {});
+    if (one) table.of(local, last) = sum;
   };
   if (shape.layout == RowLayout::expert_contiguous) {
     std::uint32_t end = 0;

@@ -1,6 +1,7 @@
 // All-reduces with residual and norm as calls of a program: their tensors, and the expected outputs.
 #include <cstring>
 
+#include "numeric/numeric.hpp"
 #include "ops/norm/norm_steps.hpp"
 #include "ops/norm/sim_norm_kernels.hpp"
 #include "ops/norm/sim_norm_rows.hpp"

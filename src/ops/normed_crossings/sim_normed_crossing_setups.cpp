@@ -85,6 +85,11 @@ std::vector<Setup> small_normed_crossing_setups() {
        .bound = 1,
        .pipeline_slots = 2,
        .pipeline_packs = 2},
+      // Chunks that share no word tell nothing of each other.
+      {.name = "normed-crossings-chunks-across",
+       .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart})},
+       .bound = 1,
+       .pipeline_packs = 2},
       {.name = "normed-crossings-chunks-alone",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .group_ranks = 1, .packs = 2, .grids = apart})},
        .bound = 1,

@@ -125,7 +125,7 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
                .input_stride = packs,
                .residual_stride = packs,
                .residual_output_stride = packs,
-               .output_stride = packs,
+               .output_stride = form.output ? packs : 0,  // as in production
                .fp8_stride = packs,
                .scale_row_stride = form.apart ? 1 : groups,
                .scale_group_stride = form.apart ? outputs : 1,

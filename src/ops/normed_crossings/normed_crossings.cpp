@@ -155,18 +155,19 @@ class NormedCrossingCall : public detail::GroupCall {
  private:
   // Of either hop.
   std::uint32_t most_row_packs() const { return std::max(work_.shape.packs(), work_.norm.row_packs); }
-  // Whether counts that fit let any rank's shard flow in chunks. Long rows take the same kernel.
+  bool on_cpu() const { return channel().communicator().fabric().device() == Device::cpu; }
+  // Whether counts that fit let any rank's shard flow in chunks. Rows that no block's threads hold take the same kernel:
+  // long ones, and all of CPU ranks, whose blocks have one thread.
   bool may_flow() const {
     return (gathers ? args_.output_rows : args_.input_rows) * most_row_packs() > plan_.slot_packs ||
-           work_.norm.row_packs > detail::kMostRowPacksHeld;
+           work_.norm.row_packs > detail::kMostRowPacksHeld || on_cpu();
   }
   // One hop saves 1 to 2 µs, as in crossings. Every rank has the same limit. Groups of one rank have one hop as it is.
   void choose_hops() {
     const GroupState& group = channel();
     const std::uint64_t peers = std::max<std::uint64_t>(static_cast<std::uint64_t>(group.size()), 2) - 1;
     const std::uint64_t most = (peers == 1 ? 512 : 384) * detail::kKiB / (peers * sizeof(detail::Pack));
-    const bool cpu = group.communicator().fabric().device() == Device::cpu;
-    if (cpu || args_.group_ranks == 1 || work_.norm.row_packs > detail::kMostRowPacksHeld) return;
+    if (on_cpu() || args_.group_ranks == 1 || work_.norm.row_packs > detail::kMostRowPacksHeld) return;
     one_hop_packs_ = std::min(group.layout().one_shot_packs, most);
     const int least = threads_that_hold(detail::kMostHeldInOneHop);
     if (plan_.threads / plan_.warp_groups >= least) return;

@@ -106,8 +106,7 @@ class CrossingCall : public detail::GroupCall {
                                       .aligned16 = aligned16(input_) && aligned16(output_)};
     const std::size_t own_rows = gathers ? args_.input_rows : args_.output_rows;
     const std::size_t whole_rows = gathers ? args_.output_rows : args_.input_rows;
-    constexpr std::size_t any =
-        std::numeric_limits<std::size_t>::max();  // the kernel compares the group's rows instead
+    constexpr std::size_t any = std::numeric_limits<std::int64_t>::max();  // no tensor has a shard's rows alone
     detail::CountedPartition shards = detail::counted_partition(channel(), args_.counts, false, any, whole_rows);
     shards.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);
     run({.call = {},

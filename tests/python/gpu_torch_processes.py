@@ -64,9 +64,10 @@ def program_graphs(made: weft.Communicator, device: str) -> None:
 def program_compiled(made: weft.Communicator, device: str) -> None:
     """torch.compile, whole graphs, by two backends; the default one only for a sum between other operators."""
     group = weft.torch.Group(made.world)
+    first = Case(group, device)
     for name in NAMES:
         case = Case(group, device)
-        case.exchanged()
+        case.share_exchange_of(first)
         call: Callable[[], list[torch.Tensor]] = getattr(case, name)
         eager = [bits(x) for x in call()]
         assert [bits(x) for x in torch.compile(call, fullgraph=True, backend="aot_eager")()] == eager, name

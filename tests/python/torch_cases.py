@@ -201,6 +201,12 @@ class Case:
         rows = torch.zeros(self.exchange.output_rows, 64, dtype=torch.bfloat16, device=self.device)
         return self.exchange, rows, self.topk_ids, self.topk_weights, torch.empty_like(self.tokens)
 
+    def share_exchange_of(self, other: Case) -> None:
+        """Compiled calls keep their case, and a communicator has room for some exchanges."""
+        other.exchanged()
+        self.exchange, self.tokens = other.exchange, other.tokens
+        self.topk_ids, self.topk_weights = other.topk_ids, other.topk_weights
+
     def combine_with_weights(self) -> list[torch.Tensor]:
         if not hasattr(self, "late"):
             self.exchanged()

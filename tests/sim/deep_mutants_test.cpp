@@ -56,7 +56,9 @@ INSTANTIATE_TEST_SUITE_P(Sim, DeepMutants, testing::ValuesIn(mutants(Shown::by_f
 
 TEST(DeepMutantsTable, SaysWhatEachNeeds) {
   ASSERT_GE(mutants(Shown::by_few).size(), 80u);
-  EXPECT_GE(std::ranges::count_if(mutants(Shown::by_few), [](int n) { return needs_weak_memory(detail::kMutants[n - 1]); }), 20);
+  EXPECT_GE(
+      std::ranges::count_if(mutants(Shown::by_few), [](int n) { return needs_weak_memory(detail::kMutants[n - 1]); }),
+      20);
   for (const int number : mutants(Shown::by_few)) {
     const detail::MutantInfo& mutant = detail::kMutants[number - 1];
     const bool said = std::ranges::any_of(

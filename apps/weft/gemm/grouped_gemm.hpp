@@ -33,8 +33,8 @@ struct GroupedGemmArgs {
   GemmTile tile = GemmTile::automatic;
 };
 
-// From so many rows on the larger tile reads weights fewer times. With fewer, the rows of many experts end early in their
-// second tile, of which most is then for nothing. Measured on two H200 (docs/notes).
+// From so many rows on the larger tile reads weights fewer times. With fewer, the rows of many experts end early in
+// their second tile, of which most is then for nothing. Measured on two H200 (docs/notes).
 constexpr double kRowsForTilesOf128 = 192;
 // Neither processors nor rounds change the tile, so every schedule has the same bits.
 constexpr GemmTile tile_of(const GroupedGemmArgs& args) {

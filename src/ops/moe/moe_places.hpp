@@ -8,9 +8,9 @@
 
 namespace weft::detail {
 
-// By a warp: the counts that all ranks below `end` have sent for each lane's expert `local`, 0 if the lane has not `one`.
-// Calls `take(rank, count)` for one rank after the other, and for up to three behind `end` with 0. Every look calls
-// `beside()`. False when the call has failed.
+// By a warp: the counts that all ranks below `end` have sent for each lane's expert `local`, 0 if the lane has not
+// `one`. Calls `take(rank, count)` for one rank after the other, and for up to three behind `end` with 0. Every look
+// calls `beside()`. False when the call has failed.
 template <Team T, class Take, class Beside>
 WEFT_FN bool each_count(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
                         std::uint32_t end, Take take, Beside beside) {

@@ -156,8 +156,8 @@ class NormedCrossingCall : public detail::GroupCall {
   // Of either hop.
   std::uint32_t most_row_packs() const { return std::max(work_.shape.packs(), work_.norm.row_packs); }
   bool on_cpu() const { return channel().communicator().fabric().device() == Device::cpu; }
-  // Whether counts that fit let any rank's shard flow in chunks. Rows that no block's threads hold take the same kernel:
-  // long ones, and all of CPU ranks, whose blocks have one thread.
+  // Whether counts that fit let any rank's shard flow in chunks. Rows that no block's threads hold take the same
+  // kernel: long ones, and all of CPU ranks, whose blocks have one thread.
   bool may_flow() const {
     return (gathers ? args_.output_rows : args_.input_rows) * most_row_packs() > plan_.slot_packs ||
            work_.norm.row_packs > detail::kMostRowPacksHeld || on_cpu();

@@ -77,7 +77,8 @@ std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingFo
     }
   }
   // Groups that only these need leave a call on all ranks fewer of a GPU's blocks.
-  std::ranges::stable_partition(all, [](const Point& point) { return point.contender != Contender::separate; });
+  std::stable_partition(all.begin(), all.end(),
+                        [](const Point& point) { return point.contender != Contender::separate; });
   return all;
 }
 

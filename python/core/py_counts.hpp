@@ -13,7 +13,7 @@ struct PyCounts {
   std::size_t slot_rows;
 };
 
-// Of a call over all ranks.
+// The counts of a call over all ranks.
 Counts counts_of(const PyCounts& of, Tensors& tensors);
 
 }  // namespace weft::python

@@ -104,7 +104,7 @@ TEST(BenchMoeLayer, ATraceHasEveryPartOfEveryLayer) {
   EXPECT_NE(nowhere.err.find("--trace"), std::string::npos) << nowhere.err;
 }
 
-// Of the ranks that run, and of those that they stand for: experts of the model's top-k get the rows of all ranks.
+// Experts get the rows of all ranks: of those that run, and of those that they stand for.
 TEST(BenchMoeLayer, TheExpectedRowsAreThoseThatAreSent) {
   for (const std::uint32_t emulated : {0u, 2u, 16u}) {
     const LayerShape shape{.experts = 64, .top_k = 6, .ranks = 2, .emulated = emulated};

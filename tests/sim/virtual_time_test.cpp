@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, VirtualTime,
 // Here a warp adds up the counts of 32 ranks four at a time, and waits for each four.
 INSTANTIATE_TEST_SUITE_P(OfManyCounts, VirtualTime, testing::Values(LayerCase{32, 128, false, 1.13}), case_name);
 
-// A bug that no result shows. Of eight ranks combine is too small a part of the layer.
+// A bug that no result shows. With eight ranks combine is too small a part of the layer.
 class TimeMutants : public testing::TestWithParam<int> {
  protected:
   void TearDown() override { detail::active_mutant = 0; }

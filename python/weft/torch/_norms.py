@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from weft.torch import _operators as operators
@@ -80,31 +82,10 @@ class Norms:
         threads: int = 0,
     ) -> None:
         """gather_sums with residual and RMSNorm on this rank's shard; with `fp8_rows` also e4m3 (weft.Fp8Output)."""
-        operators.call(
-            operators.ops.gather_sums_rms_norm.default,
-            output,
-            residual_output,
-            input,
-            gamma,
-            residual,
-            fp8_rows,
-            fp8_scales,
-            fp8_scale,
-            counts.rows,
-            counts.slots,
-            self.number,
-            operators.number("scaling", scaling, operators.SCALINGS),
-            operators.number("scale_type", scale_type, operators.SCALE_TYPES),
-            scale_token_stride,
-            scale_group_stride,
-            epsilon,
-            gamma_plus_one,
-            counts.sharding,
-            counts.padding,
-            counts.slot_rows,
-            group_ranks,
-            operators.options(tag, blocks, threads),
-        )
+        norm = (scaling, scale_type, scale_token_stride, scale_group_stride, epsilon, gamma_plus_one)
+        tensors = (output, residual_output, input, gamma, residual, fp8_rows, fp8_scales, fp8_scale)
+        options = operators.options(tag, blocks, threads)
+        self._cross(operators.ops.gather_sums_rms_norm.default, tensors, counts, norm, group_ranks, options)
 
     def scatter_sums_rms_norm(
         self,
@@ -130,28 +111,33 @@ class Norms:
         threads: int = 0,
     ) -> None:
         """scatter_sums with residual and RMSNorm on this rank's shard; with `fp8_rows` also e4m3."""
+        norm = (scaling, scale_type, scale_token_stride, scale_group_stride, epsilon, gamma_plus_one)
+        tensors = (output, residual_output, input, gamma, residual, fp8_rows, fp8_scales, fp8_scale)
+        options = operators.options(tag, blocks, threads)
+        self._cross(operators.ops.scatter_sums_rms_norm.default, tensors, counts, norm, group_ranks, options)
+
+    def _cross(
+        self,
+        operator: Any,
+        tensors: tuple[torch.Tensor | None, ...],
+        counts: Counts,
+        norm: tuple[str, str, int, int, float, bool],
+        group_ranks: int,
+        options: Any,
+    ) -> None:
+        scaling, scale_type, *others = norm
         operators.call(
-            operators.ops.scatter_sums_rms_norm.default,
-            output,
-            residual_output,
-            input,
-            gamma,
-            residual,
-            fp8_rows,
-            fp8_scales,
-            fp8_scale,
+            operator,
+            *tensors,
             counts.rows,
             counts.slots,
             self.number,
             operators.number("scaling", scaling, operators.SCALINGS),
             operators.number("scale_type", scale_type, operators.SCALE_TYPES),
-            scale_token_stride,
-            scale_group_stride,
-            epsilon,
-            gamma_plus_one,
+            *others,
             counts.sharding,
             counts.padding,
             counts.slot_rows,
             group_ranks,
-            operators.options(tag, blocks, threads),
+            options,
         )

@@ -35,7 +35,7 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
   struct Area {
     std::uint64_t offset, packs;
   };
-  // Of the two hops: parts of sums on their way to their owner, and what goes on from there.
+  // The areas of the two hops: parts of sums on their way to their owner, and results on their way from there.
   static WEFT_FN Area parts(const Session& s) { return {s.layout().scatter, s.layout().two_shot_packs}; }
   static WEFT_FN Area sums(const Session& s) { return {s.layout().gather, s.layout().two_shot_packs}; }
   static WEFT_FN Pack* slot(const Session& s, std::uint32_t owner, const Area& area, std::uint32_t sender) {

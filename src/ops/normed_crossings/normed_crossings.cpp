@@ -12,7 +12,6 @@
 #include "ops/moves/move_plan.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/norm/norm_arguments.hpp"
-#include "ops/norm/norm_plan.hpp"
 #include "ops/normed_crossings/normed_crossing_kernels.hpp"
 #include "weft/fused.hpp"
 
@@ -153,7 +152,7 @@ class NormedCrossingCall : public detail::GroupCall {
   }
 
  private:
-  // Of either hop.
+  // The packs of a row in the hop that has more of them.
   std::uint32_t most_row_packs() const { return std::max(work_.shape.packs(), work_.norm.row_packs); }
   bool on_cpu() const { return channel().communicator().fabric().device() == Device::cpu; }
   // Whether counts that fit let any rank's shard flow in chunks. Rows that no block's threads hold take the same

@@ -56,7 +56,7 @@ struct NormStage {
     const Session& s = crossing.s;
     const CrossingPartition& partition = crossing.shards.partition;
     NormWork norm = crossing.work.norm_at(partition.output_row(crossing.table, s.rank()));
-    norm.residual = nullptr;  // is in the sums
+    norm.residual = nullptr, norm.residual_stride = 0;  // is in the sums
     const std::uint32_t packs = crossing.work.shape.packs();
     const std::uint64_t rows = crossing.table.rows_of(s.rank());
     const std::uint64_t chunks = crossing.sharing.chunks_of(rows * packs), chunk_packs = crossing.sharing.chunk_packs();

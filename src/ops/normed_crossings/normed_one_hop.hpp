@@ -86,7 +86,10 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
     Pack* const residual = slots + owner * packs + packs_of_group(work, table, owner) + first;
     NormWork norm = work.norm_at(partition.output_row(table, owner));
     const bool adds = norm.residual != nullptr && !owns;
-    if (!owns) norm.residual = norm.residual_output = nullptr;
+    if (!owns) {
+      norm.residual = norm.residual_output = nullptr;
+      norm.residual_stride = norm.residual_output_stride = 0;
+    }
     const auto take = [&](std::uint32_t, std::uint32_t i, auto& sums) {
       constexpr std::uint32_t some = sizeof(sums) / sizeof(Pack);
       const std::uint32_t step = team.size(), left = norm.row_packs - i;

@@ -39,9 +39,13 @@ struct CrossingPartition {
   // The reason for which prepare() has returned false.
   template <Team T>
   WEFT_FN MisfitInfo misfit(T& team, std::uint32_t rank) const {
+    return misfit_in(table(team), rank);
+  }
+  template <class Table>
+  WEFT_FN MisfitInfo misfit_in(const Table& table, std::uint32_t rank) const {
     MisfitInfo misfit = find_misfit(shards, rank);
     if (misfit.what != Misfit::own_rows || misfit.value > misfit.limit) return misfit;
-    misfit.value = static_cast<std::int64_t>(own_length(table(team), rank));
+    misfit.value = static_cast<std::int64_t>(own_length(table, rank));
     misfit.limit = static_cast<std::int64_t>(own_rows);
     return misfit;
   }

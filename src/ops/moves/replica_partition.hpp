@@ -24,10 +24,14 @@ WEFT_FN Circle group_of(std::uint32_t rank, std::uint32_t group_ranks) {
 // The rows that ranks of the circle have before `owner`. A group's rows are its ranks' shards, side by side.
 template <class Table>
 WEFT_FN std::uint64_t rows_before(const Table& table, const Circle& group, std::uint32_t owner) {
-  std::uint64_t rows = 0;
-  WEFT_NO_UNROLL
-  for (std::uint32_t rank = group.first; rank < owner; ++rank) rows += table.rows_of(rank);
-  return rows;
+  if constexpr (requires { table.rows_between(group.first, owner); }) {
+    return table.rows_between(group.first, owner);
+  } else {
+    std::uint64_t rows = 0;
+    WEFT_NO_UNROLL
+    for (std::uint32_t rank = group.first; rank < owner; ++rank) rows += table.rows_of(rank);
+    return rows;
+  }
 }
 
 // A table whose owner has the rows of its group.

@@ -65,6 +65,13 @@ struct EqualPartition {
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return from * output_step; }
 };
 
+// Counts are often multiples of a power of two: the upper bits left by multiplication are folded down.
+inline constexpr std::uint32_t kHashBegin = 0x811c9dc5u;
+WEFT_FN void mix_into(std::uint32_t& hash, std::uint32_t value) {
+  hash = (hash ^ value) * 0x01000193u;
+  hash ^= hash >> 15;
+}
+
 // A block's table of counts, in the words that its threads share.
 template <Team T>
 class CountedTable {
@@ -77,16 +84,11 @@ class CountedTable {
   // Of all that was found: not the same where ranks have found other counts, but for one case in as many as bits tell
   // apart.
   WEFT_FN std::uint64_t hash(std::uint32_t ranks) const {
-    std::uint32_t hash = 0x811c9dc5u;
-    // Counts are often multiples of a power of two: the upper bits left by multiplication are folded down.
-    const auto mix = [&](std::uint32_t value) {
-      hash = (hash ^ value) * 0x01000193u;
-      hash ^= hash >> 15;
-    };
+    std::uint32_t hash = kHashBegin;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       const std::uint64_t word = team_->shared(kRows + rank);
-      mix(rows_in(word));
-      mix(slot_in(word));
+      mix_into(hash, rows_in(word));
+      mix_into(hash, slot_in(word));
     }
     return hash;
   }
@@ -260,6 +262,13 @@ WEFT_FN std::uint64_t filled(const RowPart& part, std::uint64_t filled_rows) {
   return from_begin < part.rows ? from_begin : part.rows;
 }
 
+// Reports why a call must not be made; `find()` finds the number that does not fit. By all threads of all blocks.
+template <Team T, class Find>
+WEFT_FN void report_unfit(T& team, const Session& s, Find find) {
+  if (team.block_rank() == 0 && team.thread_rank() == 0)
+    report_misfit(team, id_of(s), {.code = Errc::capacity}, find());
+}
+
 // Begins a call with shares, in all threads of a block. False if the call must not be made: nothing is sent then, and
 // the control block reports the reason.
 template <class Partition, Team T, class Note = NothingNoted>
@@ -267,16 +276,13 @@ WEFT_FN bool partition_fits(T& team, const Session& s, const Partition& partitio
                             const typename Partition::Prefetched& prefetched, Note note = {}) {
   if (partition.prepare(team, *s.call, prefetched, note)) return true;
   if constexpr (!Partition::kKnown) {
-    if (team.block_rank() == 0 && team.thread_rank() == 0) {
-      const auto find = [&] {
-        if constexpr (requires { partition.misfit(team, s.rank()); }) {
-          return partition.misfit(team, s.rank());
-        } else {
-          return find_misfit(partition, s.rank());
-        }
-      };
-      report_misfit(team, id_of(s), {.code = Errc::capacity}, find());
-    }
+    report_unfit(team, s, [&] {
+      if constexpr (requires { partition.misfit(team, s.rank()); }) {
+        return partition.misfit(team, s.rank());
+      } else {
+        return find_misfit(partition, s.rank());
+      }
+    });
   }
   return false;
 }

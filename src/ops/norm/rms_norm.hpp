@@ -1,10 +1,7 @@
 // The steps that follow an all-reduce in a model's layer, row by row: the residual is added, the row is normed, and
 // perhaps cast to e4m3. A block serves a row, because the norm needs all of it.
-//
-// The sum of squares has one order, whatever the block and the executor. First each pack's eight squares are added one
-// after the other. Then packs are added in segments of 32: neighbours first, then neighbouring pairs, and so on.
-// Segment s goes to column s mod 32, in ascending order. Last, the columns are added like the packs of a segment. Roots
-// and quotients are rounded once, so CPU and GPU have the same bits.
+// Squares are added in one order (norm_squares.hpp). Roots and quotients are rounded once, so CPU and GPU have the same
+// bits.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +10,10 @@
 #include "numeric/rows.hpp"
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/norm/norm_plan.hpp"
+#include "ops/norm/norm_squares.hpp"
 #include "ops/norm/norm_work.hpp"
 
 namespace weft::detail {
-
-inline constexpr std::uint32_t kSegmentPacks = 32;
-inline constexpr std::uint32_t kScalePacks = 16;  // that share a scale: 128 columns
 
 // This thread's packs of a message: `first`, `first + step`, … below `end`. Every block has the same number, in runs of
 // whole warps. So even few packs leave from many processors, each of which stores no more than 49 GB/s.
@@ -53,9 +48,9 @@ struct RmsNorm {
   static constexpr DataType kType = R::kType;
   using Cast = Fp8Cast<kType>;
   using Packs = Tensor<typename R::Storage, R::kElements, true>;
-  // Neighbours that add up their packs' squares without scratch memory: enough lanes for a scale, or one.
+  using Squares = NormSquares<R>;
   template <class T>
-  static constexpr std::uint32_t kUnit = T::kLanes >= kScalePacks ? T::kLanes : 1;
+  static constexpr std::uint32_t kUnit = Squares::template kUnit<T>;
 
   // A block's rows: its number among the data blocks, then every (number of data blocks)-th row.
   template <Team T, class Serve>
@@ -191,7 +186,7 @@ struct RmsNorm {
           if (work.residual != nullptr) sums[k] = added(sums[k], before[k]);
           if (Send::kKeepsAll || work.residual_output != nullptr) result.store(i + k * team.size(), sums[k]);
           mine.hold(n + k, sums[k]);
-          squared[k] = sum_of_squares(sums[k]);
+          squared[k] = Squares::of_pack(sums[k]);
         }
       }
       WEFT_UNROLL
@@ -202,7 +197,7 @@ struct RmsNorm {
       }
     });
     if (!team.all(good)) return false;
-    mine.factor = factor_of(work, total<held == 1>(team, squares, packs));
+    mine.factor = factor_of(work, Squares::template total<held == 1>(team, squares, packs));
     write<held>(team, work, row, weights, uses, mine, send);
     return true;
   }
@@ -228,51 +223,6 @@ struct RmsNorm {
     return team.scratch() + uses++ % 2 * (T::kScratchWords / 2);
   }
 
-  static WEFT_FN float sum_of_squares(const Pack& pack) {
-    typename R::Accumulator x{};
-    R::begin(x, pack);
-    float sum = x.value[0] * x.value[0];
-    WEFT_UNROLL
-    for (std::uint32_t i = 1; i < R::kElements; ++i) sum += x.value[i] * x.value[i];
-    return sum;
-  }
-
-  // Sums of 32 leaves; every lane has 32 / kLanes neighbouring leaves.
-  template <std::uint32_t leaves, class Leaf>
-  static WEFT_FN float pairwise(Leaf leaf) {
-    float value[leaves];
-    WEFT_UNROLL
-    for (std::uint32_t i = 0; i < leaves; ++i) value[i] = leaf(i);
-    WEFT_UNROLL
-    for (std::uint32_t step = 1; step < leaves; step *= 2) {
-      WEFT_UNROLL
-      for (std::uint32_t i = 0; i < leaves; i += 2 * step) value[i] += value[i + step];
-    }
-    return value[0];
-  }
-  template <bool single, Team T>
-  static WEFT_FN float total(T& team, const float* squares, std::uint32_t packs) {
-    static_assert(kMostNormThreads <= kSegmentPacks * kSegmentPacks);  // `single`: as many segments as columns at most
-    constexpr std::uint32_t own = kSegmentPacks / T::kLanes, of_segment = kSegmentPacks / kUnit<T>;
-    const std::uint32_t entries = (packs + kUnit<T> - 1) / kUnit<T>;
-    const std::uint32_t segments = (packs + kSegmentPacks - 1) / kSegmentPacks;
-    const auto segment_sum = [&](std::uint32_t segment) {
-      return pairwise<of_segment>([&](std::uint32_t i) {
-        const std::uint32_t entry = segment * of_segment + i;
-        return entry < entries ? squares[entry] : 0.0f;
-      });
-    };
-    const std::uint32_t first = team.thread_rank() % T::kLanes * own;
-    const float part = pairwise<own>([&](std::uint32_t i) {
-      float sum = 0;
-      for (std::uint32_t segment = first + i; segment < segments; segment += kSegmentPacks) {
-        sum += segment_sum(segment);
-        if (single && own == 1) break;  // a lane has one at most
-      }
-      return sum;
-    });
-    return team.sum_of(part, T::kLanes);
-  }
   static WEFT_FN float factor_of(const NormWork& work, float squares) {
     return quotient(1.0f, square_root(squares * work.inverse_columns + work.epsilon));
   }
@@ -289,17 +239,80 @@ struct RmsNorm {
     return R::finish(x);
   }
 
+  // Writes the row whose packs the threads hold, and gives it to `send`.
   template <std::uint32_t held, Team T, class FirstWeights, class Send>
   static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
                             std::uint32_t& uses, const Row<held>& mine, Send send) {
-    const std::uint32_t run = held != kAny ? 1 : run_of<T>(work), packs = work.row_packs;
+    if constexpr (held == kAny) {
+      write_any(team, work, row, weights, uses, mine, send);
+    } else {
+      write_held<held>(team, work, row, weights, uses, mine, send);
+    }
+  }
+  // Each step is made for all packs before the next one: they are chains of slow instructions, which then overlap.
+  template <std::uint32_t held, Team T, class FirstWeights, class Send>
+  static WEFT_FN void write_held(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
+                                 std::uint32_t& uses, const Row<held>& mine, Send send) {
+    const std::uint32_t packs = work.row_packs, first = team.thread_rank(), step = team.size();
+    const Packs gamma(work.gamma, 0);
+    const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
+    const RowScaling scaling = scaling_of(work);
+    Pack made[held];
+    float inverse[held] = {};
+    WEFT_UNROLL
+    for (std::uint32_t n = 0; n < held; ++n) {
+      const std::uint32_t i = first + n * step;
+      const Pack weight = n < FirstWeights::kPacks ? weights.pack[n] : i < packs ? gamma.load(i) : Pack{};
+      made[n] = normed(work, mine.pack[n], weight, mine.factor);
+    }
+    if (scaling == RowScaling::fixed) {
+      inverse[0] = quotient(1.0f, *work.scale);
+    } else if (scaling == RowScaling::per_token) {
+      float most = 0;
+      WEFT_UNROLL
+      for (std::uint32_t n = 0; n < held; ++n) {
+        if (first + n * step < packs) most = max_number(most, Cast::largest(made[n]));
+      }
+      const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
+      if (first == 0) put_scale(work, row, 0, scale.scale);
+      inverse[0] = scale.inverse;
+    } else if (scaling == RowScaling::per_group) {
+      float most[held];
+      WEFT_UNROLL
+      for (std::uint32_t n = 0; n < held; ++n)
+        most[n] =
+            team.max_of(first + n * step < packs ? Cast::largest(made[n]) : 0.0f, kUnit<T> == 1 ? 1 : kScalePacks);
+      WEFT_UNROLL
+      for (std::uint32_t n = 0; n < held; ++n) {
+        const typename Cast::Scale scale = Cast::scale_for(most[n], work.power_of_two);
+        inverse[n] = scale.inverse, most[n] = scale.scale;
+      }
+      WEFT_UNROLL
+      for (std::uint32_t n = 0; n < held; ++n) {
+        const std::uint32_t i = first + n * step;
+        if (i % kScalePacks == 0 && i < packs) put_scale(work, row, i / kScalePacks, most[n]);
+      }
+    }
+    WEFT_UNROLL
+    for (std::uint32_t n = 0; n < held; ++n) {
+      const std::uint32_t i = first + n * step;
+      if (i >= packs) break;
+      if (work.output != nullptr) {
+        output.store(i, made[n]);
+        send(i, made[n]);
+      }
+      if (scaling != RowScaling::none)
+        put_fp8(work, row, i, made[n], scaling == RowScaling::per_group ? inverse[n] : inverse[0]);
+    }
+  }
+  template <Team T, class FirstWeights, class Send>
+  static WEFT_FN void write_any(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
+                                std::uint32_t& uses, const Row<kAny>& mine, Send send) {
+    const std::uint32_t run = run_of<T>(work), packs = work.row_packs;
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
     const Packs gamma(work.gamma, 0);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
     const auto normed_at = [&](std::uint32_t n, std::uint32_t i) {
-      const auto weight = [&] { return n < FirstWeights::kPacks ? weights.pack[n] : gamma.load(i); };
-      if constexpr (held > 1) return normed(work, mine.pack[n], weight(), mine.factor);
-      if constexpr (held == 1) return normed(work, mine.pack[0], weights.pack[0], mine.factor);
       if (n == 0) return normed(work, mine.pack[0], weights.pack[0], mine.factor);
       if (n == 1) return normed(work, mine.pack[1], weights.pack[1], mine.factor);
       return normed(work, result.load(i), gamma.load(i), mine.factor);
@@ -307,14 +320,14 @@ struct RmsNorm {
     float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
     if (scaling_of(work) == RowScaling::per_token) {
       float most = 0;
-      each_pack_of_row<held>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+      each_pack_of_row<kAny>(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
       });
       const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
       if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
       inverse = scale.inverse;
     }
-    each_run<held>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+    each_run<kAny>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       if (scaling_of(work) == RowScaling::per_group) {
         float most = 0;
         for (std::uint32_t k = 0; k < run; ++k) {

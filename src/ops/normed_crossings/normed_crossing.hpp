@@ -14,6 +14,7 @@
 #include "ops/crossings/crossing_units.hpp"
 #include "ops/crossings/flow_crossing.hpp"
 #include "ops/norm/rms_norm.hpp"
+#include "ops/normed_crossings/crossing_counts.hpp"
 #include "ops/normed_crossings/normed_flow.hpp"
 #include "ops/normed_crossings/normed_one_hop.hpp"
 
@@ -32,6 +33,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
   using Stage = NormStage<type, casts>;
   using Chunks = FlowCrossing<Reduction<type, Ops::sum, Plain>, true, Stage>;
   using Handshake = detail::Handshake<known_size>;
+  using Counts = CrossingCounts<known_size>;
   static_assert(Units::kWirePacks == 1);
   static constexpr int kPhases = 3;
   static constexpr int kMostThreads = most_threads_normed(flows);
@@ -41,23 +43,29 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
     return work.shards.partition.shards.warp_groups;
   }
 
+  // As in Crossing.
   struct ThreadPlan {
     HeaderAddress header;  // in the control block
+    const void* source;    // the first pack of the input that this thread sends in one hop, or null
   };
   template <Team T>
-  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work&) {
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
     ThreadPlan p{};
-    static_cast<void>(Handshake::in_control(team, call, p.header));
+    if (Handshake::in_control(team, call, p.header)) return p;
+    p.source = work.shards.rows_from<true>(0, work.shards.partition.input_rows()).find(share_of(team).first);
+    team.settle(p.source);
     return p;
   }
   using Weights = typename Norm::template FirstWeights<flows ? 2 : kHeldWithoutChunks>;
   struct Prefetched {
-    CrossingPartition::Prefetched counts;
+    Counts counts;
+    Pack first;
     Weights weights;
   };
   template <Team T>
-  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
-    return {.counts = work.shards.partition.prefetch(team),
+  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan& p) {
+    return {.counts = Counts::prefetch(team, work.shards.partition),
+            .first = Rows<true>::load_found(p.source),
             .weights = Norm::template first_weights<Weights::kPacks>(team, work.norm, 0)};
   }
 
@@ -65,24 +73,25 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
                           const Prefetched& prefetched) {
     const CrossingPartition& partition = work.shards.partition;
-    const auto& table = partition.table(team);
+    const auto table = prefetched.counts.table(team, partition);
+    const auto noted = [&](const auto& counts) -> std::uint64_t {
+      return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_packs(work, counts, s.size());
+    };
     if constexpr (phase == 0) {
-      const auto note = [&](std::uint64_t, std::uint64_t) -> std::uint64_t {
-        return team.block_rank() == 0 ? table.hash(s.size()) : OneHop::most_packs(work, table, s.size());
-      };
-      if (!partition_fits(team, s, partition, prefetched.counts, note)) return false;
+      if (!prefetched.counts.fit(team, s, partition, table, noted)) return false;
     }
+    const std::uint64_t word = prefetched.counts.noted(table, noted);
     if (team.block_rank() == 0) {
-      if constexpr (phase < 2) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
+      if constexpr (phase < 2) return Handshake::template take_part<phase>(team, s, p.header, word);
       return true;
     }
     // Either hop's shards must fit.
     const std::uint64_t row = work.shape.packs() > work.norm.row_packs ? work.shape.packs() : work.norm.row_packs;
     const bool one_go = table.most_rows() * row <= work.shards.slot_packs;
-    const bool one_hop = table.noted() <= work.shards.one_hop_packs;
+    const bool one_hop = word <= work.shards.one_hop_packs;
     if constexpr (phase == 0) {
       if (one_hop) {
-        OneHop::send(team, s, work, table);
+        OneHop::send(team, s, work, table, &prefetched.first);
       } else if (one_go) {
         Units::send_parts(team, s, work.shards, table);
       }
@@ -140,7 +149,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
                                 const Weights& weights) {
     const CrossingPartition& partition = work.shards.partition;
     const Circle senders = partition.summing(s.rank()), takers = partition.sharing(s.rank());
-    const Rows<true> input = work.shards.template part_of<true>(table, s.rank());
+    const std::uint64_t first_part = partition.input_row(table, s.rank());
     const std::uint64_t first_row = partition.output_row(table, s.rank());
     const NormWork own = work.norm_at(first_row);
     Pack* const slots = Units::slot(s, s.rank(), Units::parts(s), 0);
@@ -150,13 +159,14 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
     std::uint32_t uses = 0;
     for (std::uint32_t row = team.block_rank() - 1; row < rows; row += team.blocks() - 1) {
       const std::uint64_t begin = std::uint64_t{row} * own.row_packs;
+      const typename Norm::Packs own_part(work.row_of_input(first_part + row), 0);
       const auto take = [&](std::uint32_t, std::uint32_t i, auto& sums) {
         constexpr std::uint32_t some = sizeof(sums) / sizeof(Pack);
         const std::uint32_t step = team.size(), left = own.row_packs - i;
         Pack mine[some] = {};
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < some; ++k) {
-          if (k * step < left) mine[k] = input.get(begin + i + k * step);
+          if (k * step < left) mine[k] = own_part.load(i + k * step);
         }
         if (senders.size == 1) {
           WEFT_UNROLL

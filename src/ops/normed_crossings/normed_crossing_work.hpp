@@ -13,7 +13,7 @@ namespace weft::detail {
 // Packs of a row that a thread holds, at most: if nothing flows in chunks, and in one hop if something may. In one hop
 // no thread can load a pack again, as another rank keeps the row. Longer rows take two hops, and the kernel with
 // chunks.
-inline constexpr std::uint32_t kHeldWithoutChunks = 4, kMostHeldInOneHop = 8;
+inline constexpr std::uint32_t kHeldWithoutChunks = 2, kMostHeldInOneHop = 8;
 inline constexpr std::uint32_t kMostRowPacksHeld = 1024;
 
 struct NormedCrossingWork {
@@ -21,6 +21,9 @@ struct NormedCrossingWork {
   NormWork norm;        // residual and new residual of this rank's shard; all rows of the outputs
   NormedRowShape shape;
 
+  WEFT_FN const std::byte* row_of_input(std::uint64_t row) const {
+    return static_cast<const std::byte*>(shards.input) + row * shards.input_stride;
+  }
   template <bool casts>
   WEFT_FN NormedRows<casts> outputs() const {
     return {norm, shape};

@@ -18,7 +18,6 @@ template <DataType type, std::uint32_t known_size, bool casts, std::uint32_t hel
 struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   using Hop = OneHopCrossing<type, known_size, true>;
   using Units = CrossingUnits<type, known_size, true>;
-  using typename Units::Instance;
   using typename Units::R;
   using typename Units::Wire;
   using Norm = RmsNorm<R, casts>;
@@ -27,13 +26,21 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   // Packs of the slot that has the most.
   template <class Table>
   static WEFT_FN std::uint64_t most_packs(const Work& work, const Table& table, std::uint32_t ranks) {
-    const std::uint64_t residual = work.norm.residual != nullptr ? table.most_rows() * work.norm.row_packs : 0;
-    return Hop::most_units(work.shards, table, ranks) + residual;
+    std::uint64_t most = 0, rows = 0;
+    std::uint32_t member = 0;
+    each_rank(ranks, [&](std::uint32_t rank) {
+      rows += table.rows_of(rank);
+      if (rows > most) most = rows;
+      if (++member == work.shards.partition.group_ranks) member = 0, rows = 0;
+    });
+    if (work.norm.residual != nullptr) most += table.most_rows();
+    return most * work.norm.row_packs;
   }
 
+  // `first`: as OneHopCrossing::send().
   template <Team T, class Table>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Table& table) {
-    Hop::send(team, s, work.shards, table, nullptr);
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Table& table, const Pack* first) {
+    Hop::send(team, s, work.shards, table, first);
     if (work.norm.residual == nullptr) return;
     const auto [start, step] = share_of(team);
     const Circle takers = work.shards.partition.sharing(s.rank());
@@ -53,38 +60,65 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   // Sums and norms all rows that this rank takes. A block serves a row.
   template <Team T, class Table, class Weights>
   static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Table& table, const Weights& weights) {
-    const Circle owners = work.shards.partition.sharing(s.rank());
-    std::uint32_t uses = 0, owner = owners.first;
-    std::uint64_t before = 0;  // rows of the owners before this one
+    std::uint32_t uses = 0;
     for (std::uint64_t row = team.block_rank() - 1;; row += team.blocks() - 1) {
-      while (owner < owners.end() && row - before >= table.rows_of(owner)) before += table.rows_of(owner++);
-      if (owner == owners.end()) return true;
-      const auto in_shard = static_cast<std::uint32_t>(row - before);
-      if (!norm_row(team, s, work, table, weights, uses, owner, in_shard)) return false;
+      const FoundRow found = find(s, work, table, row);
+      if (!found.exists) return true;
+      if (!norm_row(team, s, work, table, weights, uses, found)) return false;
     }
   }
 
  private:
   using Area = typename Units::Area;
   static WEFT_FN Area area(const Session& s) { return {s.layout().one_shot, s.layout().one_shot_packs}; }
+  template <class Visit>
+  static WEFT_FN void each_rank(std::uint32_t ranks, Visit visit) {
+    if constexpr (known_size != 0) {
+      WEFT_UNROLL
+      for (std::uint32_t rank = 0; rank < known_size; ++rank) visit(rank);
+    } else {
+      WEFT_NO_UNROLL
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) visit(rank);
+    }
+  }
   template <class Table>
   static WEFT_FN std::uint64_t packs_of_group(const Work& work, const Table& table, std::uint32_t rank) {
     const Circle group = work.shards.partition.group_of(rank);
     return rows_before(table, group, group.end()) * work.norm.row_packs;
   }
 
+  struct FoundRow {
+    bool exists;
+    std::uint32_t owner, in_shard;  // the row's number in the owner's shard
+  };
+  // Row `row` of those that this rank takes.
+  template <class Table>
+  static WEFT_FN FoundRow find(const Session& s, const Work& work, const Table& table, std::uint64_t row) {
+    const Circle owners = work.shards.partition.sharing(s.rank());
+    FoundRow found{};
+    std::uint64_t before = 0;
+    each_rank(s.size(), [&](std::uint32_t owner) {
+      const std::uint64_t rows = owner - owners.first < owners.size ? table.rows_of(owner) : 0;
+      if (row - before < rows) found = {true, owner, static_cast<std::uint32_t>(row - before)};
+      before += rows;
+    });
+    return found;
+  }
+
   template <Team T, class Table, class Weights>
   static WEFT_FN bool norm_row(T& team, const Session& s, const Work& work, const Table& table, const Weights& weights,
-                               std::uint32_t& uses, std::uint32_t owner, std::uint32_t row) {
+                               std::uint32_t& uses, const FoundRow& found) {
     const CrossingPartition& partition = work.shards.partition;
+    const std::uint32_t owner = found.owner;
     const Circle senders = partition.summing(owner);
-    const bool sends = s.rank() >= senders.first && s.rank() < senders.end(), owns = s.rank() == owner;
-    const Rows<true> input = sends ? work.shards.template part_of<true>(table, owner) : Rows<true>{};
-    const std::uint64_t packs = area(s).packs, first = std::uint64_t{row} * work.norm.row_packs;
-    Pack* const slots = Units::slot(s, s.rank(), area(s), 0);
-    Pack* const parts = slots + partition.row_in_group(table, owner) * work.norm.row_packs + first;
-    Pack* const residual = slots + owner * packs + packs_of_group(work, table, owner) + first;
-    NormWork norm = work.norm_at(partition.output_row(table, owner));
+    const bool sends = s.rank() - senders.first < senders.size, owns = s.rank() == owner;
+    const std::uint64_t in_group = partition.row_in_group(table, owner), offset = table.offset_of(owner);
+    const std::uint64_t row_packs = work.norm.row_packs, packs = area(s).packs;
+    const typename Norm::Packs input(work.row_of_input((partition.gathers ? in_group : offset) + found.in_shard), 0);
+    Pack* const slots = Units::slot(s, s.rank(), area(s), 0) + found.in_shard * row_packs;
+    Pack* const parts = slots + in_group * row_packs;
+    Pack* const residual = slots + owner * packs + packs_of_group(work, table, owner);
+    NormWork norm = work.norm_at(partition.gathers ? offset : in_group);
     const bool adds = norm.residual != nullptr && !owns;
     if (!owns) {
       norm.residual = norm.residual_output = nullptr;
@@ -96,12 +130,12 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
       Pack own[some] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < some; ++k) {
-        if (sends && k * step < left) own[k] = input.get(first + i + k * step);
+        if (sends && k * step < left) own[k] = input.load(i + k * step);
       }
       return Units::template take_sums<some>(team, s, senders, parts + i, packs, step, left, own, sums) &&
              (!adds || add_residuals<some>(team, s, residual + i, owner, step, left, sums));
     };
-    return Norm::template finish<held>(team, norm, row, weights, uses, take, KeepsOwn{});
+    return Norm::template finish<held>(team, norm, found.in_shard, weights, uses, take, KeepsOwn{});
   }
   // Those of another rank's shard, when they have arrived.
   template <std::uint32_t some, Team T>

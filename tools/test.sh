@@ -221,6 +221,8 @@ run_gtest() {
 }
 
 # run_shards NAME SHARDS AT_ONCE EXECUTABLE [ARGS]: run_gtest in so many processes, each with its share of the cases.
+# `shard_gpus`: the number of GPUs, if processes count them from different ones.
+shard_gpus=
 run_shards() {
   local name=$1 shards=$2 at_once=$3 shard passed failed
   shift 3
@@ -229,6 +231,8 @@ run_shards() {
     while [[ $(builtin jobs -rp | wc -l) -ge $at_once ]]; do wait -n || true; done
     (
       export GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard
+      [[ -z $shard_gpus ]] || CUDA_VISIBLE_DEVICES=$(gpus_from $((shard * shard_gpus / shards)) "$shard_gpus")
+      [[ -z $shard_gpus ]] || export CUDA_VISIBLE_DEVICES
       tests_passed=0 tests_failed=0 gtest_quiet=1 gtest_log=build/$name-shard-$shard.log
       run_gtest "$@"
       echo "$tests_passed $tests_failed" >"build/$name-shard-$shard.count"

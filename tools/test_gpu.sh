@@ -84,6 +84,22 @@ test_torch_gpu() {
   tests_failed=$((tests_failed + failed))
 }
 
+# run_gpu_shards EXECUTABLE: its cases in several processes. Each counts the GPUs from another one, so that cases of two
+# ranks do not all share the first two.
+run_gpu_shards() {
+  local gpus shards
+  gpus=$(nvidia-smi -L | wc -l)
+  shards=$((gpus < 4 ? 2 : 4))
+  shard_gpus=$gpus run_shards weft-gpu-tests "$shards" "$((shards + 1))" "$1"
+}
+
+# gpus_from FIRST GPUS: all GPUs' numbers, in a circle, separated by commas.
+gpus_from() {
+  local i list=()
+  for ((i = 0; i < $2; ++i)); do list+=($((($1 + i) % $2))); done
+  (IFS=, && echo "${list[*]}")
+}
+
 has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
 
 test_gpu() {
@@ -108,11 +124,11 @@ test_gpu() {
     run_gtest "$bin/weft-tests" ${filter:+"--gtest_filter=$filter"}
     echo "$tests_passed $tests_failed" >build/weft-tests.count
   ) &
-  # Two processes share the GPUs, since the host does much of a case.
+  # Processes share the GPUs, since the host does much of a case: two, or four on four GPUs and more.
   if [[ -n $filter ]]; then
     run_gtest "$bin/weft-gpu-tests" "--gtest_filter=$filter"
   else
-    run_shards weft-gpu-tests 2 3 "$bin/weft-gpu-tests"
+    run_gpu_shards "$bin/weft-gpu-tests"
   fi
   wait
   local passed failed

@@ -8,7 +8,7 @@
 
 namespace weft::detail {
 
-// What is said of every rank; loaded together with the epoch.
+// The numbers of every rank, loaded together with the epoch.
 template <std::uint32_t ranks>
 struct SaidOfAll {
   CountedPartition::Prefetched of[ranks];

@@ -57,7 +57,7 @@ class NearTable {
   }
   WEFT_FN std::uint64_t most_rows() const { return most_; }
   WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return sum_of(slot_, 0, rank); }
-  // Of ranks first … end − 1.
+  // The rows of ranks `first` to `end` − 1.
   WEFT_FN std::uint64_t rows_between(std::uint32_t first, std::uint32_t end) const { return sum_of(rows_, first, end); }
   WEFT_FN std::uint64_t hash(std::uint32_t) const {
     std::uint32_t hash = kHashBegin;

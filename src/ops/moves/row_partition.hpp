@@ -65,8 +65,9 @@ struct EqualPartition {
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return from * output_step; }
 };
 
-// Counts are often multiples of a power of two: the upper bits left by multiplication are folded down.
+// Hashes of counts begin with this number.
 inline constexpr std::uint32_t kHashBegin = 0x811c9dc5u;
+// Counts are often multiples of a power of two: the upper bits left by multiplication are folded down.
 WEFT_FN void mix_into(std::uint32_t& hash, std::uint32_t value) {
   hash = (hash ^ value) * 0x01000193u;
   hash ^= hash >> 15;

@@ -9,7 +9,8 @@
 
 namespace weft::detail {
 
-// `known_size`: of the group, or 0. A word that follows from counts alone is noted: `noted(table)`.
+// `known_size`: of the group, or 0. A word that follows from counts alone is noted: `noted(table, most)`. `most` is the
+// longest share, which one thread of a block may not read from a shared table yet.
 template <std::uint32_t known_size>
 struct CrossingCounts {
   SaidOfAll<known_size> said;
@@ -34,7 +35,7 @@ struct CrossingCounts {
   }
   template <class Noted>
   WEFT_FN std::uint64_t noted(const NearTable<known_size>& table, Noted noted) const {
-    return noted(table);
+    return noted(table, table.most_rows());
   }
 };
 
@@ -53,7 +54,7 @@ struct CrossingCounts<0> {
   template <Team T, class Noted>
   WEFT_FN bool fit(T& team, const Session& s, const CrossingPartition& partition, const CountedTable<T>& table,
                    Noted noted) const {
-    return partition_fits(team, s, partition, own, [&](std::uint64_t, std::uint64_t) { return noted(table); });
+    return partition_fits(team, s, partition, own, [&](std::uint64_t most, std::uint64_t) { return noted(table, most); });
   }
   template <Team T, class Noted>
   WEFT_FN std::uint64_t noted(const CountedTable<T>& table, Noted) const {

@@ -74,8 +74,8 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
                           const Prefetched& prefetched) {
     const CrossingPartition& partition = work.shards.partition;
     const auto table = prefetched.counts.table(team, partition);
-    const auto noted = [&](const auto& counts) -> std::uint64_t {
-      return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_packs(work, counts, s.size());
+    const auto noted = [&](const auto& counts, std::uint64_t most) -> std::uint64_t {
+      return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_packs(work, counts, most, s.size());
     };
     if constexpr (phase == 0) {
       if (!prefetched.counts.fit(team, s, partition, table, noted)) return false;

@@ -23,9 +23,10 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   using Norm = RmsNorm<R, casts>;
   using Work = NormedCrossingWork;
 
-  // Packs of the slot that has the most.
+  // Packs of the slot that has the most, if `longest` is the longest share.
   template <class Table>
-  static WEFT_FN std::uint64_t most_packs(const Work& work, const Table& table, std::uint32_t ranks) {
+  static WEFT_FN std::uint64_t most_packs(const Work& work, const Table& table, std::uint64_t longest,
+                                          std::uint32_t ranks) {
     std::uint64_t most = 0, rows = 0;
     std::uint32_t member = 0;
     each_rank(ranks, [&](std::uint32_t rank) {
@@ -33,7 +34,7 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
       if (rows > most) most = rows;
       if (++member == work.shards.partition.group_ranks) member = 0, rows = 0;
     });
-    if (work.norm.residual != nullptr) most += table.most_rows();
+    if (work.norm.residual != nullptr) most += longest;
     return most * work.norm.row_packs;
   }
 

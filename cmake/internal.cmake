@@ -23,11 +23,15 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
 endif()
 
 # fmt and spdlog are used as headers, so that an executable also runs without them. Debian's spdlog target depends on
-# the compiled fmt, so the definitions are set by hand. Under sanitizers a file compiles in two thirds of the time with
-# the compiled fmt, and nobody carries these executables to another machine.
+# the compiled fmt, so the definitions are set by hand. src/base/fmt.cpp compiles fmt 9 once for all files. Under
+# sanitizers it is the shared library, since nobody carries these executables to another machine.
 set(fmt fmt::fmt-header-only)
 if(sanitized)
   set(fmt fmt::fmt)
+elseif(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  set(fmt)
+  get_target_property(fmt_include fmt::fmt-header-only INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(weft_internal SYSTEM INTERFACE ${fmt_include})
 endif()
 get_target_property(spdlog_include spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(weft_internal SYSTEM INTERFACE ${spdlog_include})

@@ -23,6 +23,12 @@ weft_alone(${weft_kernel_files})
 # gathers 60 to 70 %.
 set_property(SOURCE src/ops/moe/cpu_moe.cpp src/ops/norm/cpu_norm.cpp APPEND PROPERTY COMPILE_OPTIONS
   "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:RelWithDebInfo,Release>>:-O2;-fvect-cost-model=dynamic>")
+if(WEFT_QUICK_KERNELS)
+  set(weft_cpu_kernel_files ${weft_kernel_files})
+  list(FILTER weft_cpu_kernel_files INCLUDE REGEX "/cpu_[^/]*[.]cpp$")
+  set_property(SOURCE ${weft_cpu_kernel_files} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O1>)
+endif()
+weft_alone(src/base/fmt.cpp)
 weft_alone(src/fabric/cpu_fabric.cpp)  # a test twin replaces its object of the archive
 
 add_library(weft ${weft_files})

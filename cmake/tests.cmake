@@ -22,12 +22,12 @@ function(weft_test_executable name)
   target_link_libraries(${name} PRIVATE weft-test-support)
 endfunction()
 
-# Each case runs in its own process. The time limit only ends a hang, and is generous for sanitizers on a busy machine.
-# ctest lists the cases when it runs, so a build machine need not be able to run the executable. Other cases run
-# DISABLED_ cases in processes of their own.
+# ctest runs each case in its own process. `./dev test` runs those labelled `case` in a few (tools/test.sh). The time
+# limit only ends a hang, and is generous for sanitizers on a busy machine. ctest lists the cases when it runs, so a build
+# machine need not be able to run the executable. Other cases run DISABLED_ cases in processes of their own.
 function(weft_discover name)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "-*DISABLED_*" ${ARGN}
-    PROPERTIES TIMEOUT 300)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "-*DISABLED_*"
+    PROPERTIES TIMEOUT 300 ${ARGN})
 endfunction()
 
 weft_sources_below(test_files tests/*_test.cpp)
@@ -54,6 +54,8 @@ if(test_files)
     target_link_libraries(weft-test-cases PUBLIC weft-cli-parts)
   endif()
   weft_quickly_compiled(weft-test-cases)
+  weft_precompiled(weft-test-cases
+    fmt/format.h gtest/gtest.h algorithm chrono filesystem fstream functional memory random string thread vector)
   set_target_properties(weft-test-cases PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   add_executable(weft-tests)
   # With AddressSanitizer O1 more than doubles the compile time. With ThreadSanitizer it adds a third, and O0 would cost
@@ -64,7 +66,7 @@ if(test_files)
     target_sources(weft-tests PRIVATE $<TARGET_OBJECTS:weft> $<TARGET_OBJECTS:weft-oracle>)
   endif()
   target_link_libraries(weft-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
-  weft_discover(weft-tests)
+  weft_discover(weft-tests LABELS case)
 endif()
 
 # Stand-ins for NCCL of several versions, which tests of the search load: the build's, others, and one that is too old.
@@ -237,7 +239,7 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   weft_alone(${relacy_files})
   # Relacy switches stacks by longjmp. Ubuntu's compilers are hardened by default and take this for an attack.
   set_property(SOURCE ${relacy_files} APPEND PROPERTY COMPILE_OPTIONS -U_FORTIFY_SOURCE)
-  add_executable(weft-sim-tests ${sim_test_files} ${sim_files})
+  add_executable(weft-sim-tests ${sim_test_files} ${sim_files} src/base/fmt.cpp)
   add_dependencies(weft-sim-tests weft_mutated)
   target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)
   weft_quickly_compiled(weft-sim-tests)
@@ -245,8 +247,7 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   # As for weft-sim (cmake/cli.cmake).
   target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-sim-tests PRIVATE weft_internal weft-oracle Boost::context GTest::gtest_main)
-  # The reports count the simulated runs, and `./dev test` adds them up.
-  weft_discover(weft-sim-tests XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/sim-reports)
+  weft_discover(weft-sim-tests LABELS case)
 endif()
 
 # Compiled if nvcc is present. Not registered with ctest, which would fail without a GPU: `./dev test` and `./dev test
@@ -257,6 +258,8 @@ if(WEFT_WITH_CUDA)
   if(gpu_test_files)
     weft_test_executable(weft-gpu-tests ${gpu_test_files} ${gpu_support_files})
     weft_quickly_compiled(weft-gpu-tests)
+    weft_precompiled(weft-gpu-tests
+      fmt/format.h gtest/gtest.h algorithm chrono functional memory string thread vector)
     set_target_properties(weft-gpu-tests PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endif()

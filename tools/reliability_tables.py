@@ -13,7 +13,7 @@ of a protocol. bench/results/simulator.json keeps the record, and the page is wr
 --check: runs nothing. It checks whether the numbers of page and record reach the minimum, and whether the page has all
 seeded bugs and the record's numbers. Given the program, it also checks for all set-ups. The record must be of the
 protocols as they are.
---reports: reads the reports that ctest left of a run of the tests, as CI does.
+--reports: reads the reports that a run of the tests left, as CI does.
 Exit status 1 if anything fails, or if less was run than the minimum; the page then stays unchanged.
 """
 
@@ -301,7 +301,7 @@ def page_shortfalls(page):
 
 
 def reports_of(folder):
-    """The recorded properties of every test in ctest's reports."""
+    """The recorded properties of every test in the reports."""
     return [{p.get("name"): p.get("value") for p in test.iter("property")}
             for path in sorted(folder.rglob("*.xml")) for test in ElementTree.parse(path).iter("testcase")]
 
@@ -321,7 +321,7 @@ def main():
     parser.add_argument("binary", type=Path, nargs="?")
     parser.add_argument("--check", action="store_true", help="run nothing, check the numbers of page and record")
     parser.add_argument("--weft", type=Path, help="the program whose set-ups the page must have, for --check")
-    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="check the numbers of tests that ctest ran")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="check the numbers of tests that have run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes of --record (default: one per core)")
     parser.add_argument("--record", type=Path, metavar="WEFT", help="the program that makes a new record first")
     args = parser.parse_args()

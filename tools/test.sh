@@ -9,6 +9,14 @@ finish_tests() {
   [[ $tests_failed == 0 && $tests_passed -gt 0 ]]
 }
 
+# timed PART COMMAND...: says at the end how long this part of the tests took. A build says so itself.
+timed() {
+  local part=$1 start=$SECONDS
+  shift
+  "$@"
+  say "$part took $((SECONDS - start)) s, built and tested"
+}
+
 # run_ctest PRESET [CTEST ARGS]: shows ctest's progress on a terminal, and only failures in a pipe.
 run_ctest() {
   local preset=$1 total passed
@@ -56,6 +64,22 @@ build_and_test() {
   else
     tests_failed=$((tests_failed + 1))
   fi
+}
+
+# All tests of the preset dev. A few processes run the cases of the two largest suites: ctest starts one for each case,
+# which takes a seventh of all time.
+test_cpu() {
+  local at_once gtest_seconds=900 gtest_reports=''
+  at_once=$(($(jobs) + 2))  # as in run_ctest
+  if ! build dev; then
+    tests_failed=$((tests_failed + 1))
+    return
+  fi
+  run_ctest dev --label-exclude '^case$'
+  run_shards cpu 16 "$at_once" build/dev/bin/weft-tests
+  gtest_reports=build/dev/sim-reports
+  run_shards sim 32 "$at_once" build/dev/bin/weft-sim-tests
+  test_simulated
 }
 
 # Each test of the simulator has passed; together their executions must suffice.
@@ -117,8 +141,8 @@ test_sanitizers() {
     ASAN_OPTIONS+=:quarantine_size_mb=16:max_uar_stack_size_log=18:malloc_context_size=4
     export UBSAN_OPTIONS=print_stacktrace=1
     tests_passed=0 tests_failed=0
-    sanitize_cpu tsan "$@"
-    sanitize_cpu asan "$@"
+    timed tsan sanitize_cpu tsan "$@"
+    timed asan sanitize_cpu asan "$@"
     echo "$tests_passed $tests_failed" >build/sanitizers.count
   )
   local passed failed
@@ -196,16 +220,19 @@ show_gtest() {
 
 # run_gtest EXECUTABLE [ARGS]: one process for the whole suite, since creating a CUDA context for each case takes longer
 # than most cases. A case that started and did not end well counts as failed, so a crash is counted, too. `gtest_under`
-# is a command that runs the executable, `gtest_seconds` its time limit, and `gtest_log` its log.
+# is a command that runs the executable, `gtest_seconds` its time limit, and `gtest_log` its log. A report goes into the
+# folder `gtest_reports`, if one is named.
 gtest_under=()
 gtest_seconds=400
 gtest_log=
+gtest_reports=
 run_gtest() {
   local name log started passed skipped
   name=$(basename "$1")
   log=${gtest_log:-build/$name.log}
   mkdir -p build
   say "running $name${GTEST_SHARD_INDEX:+, $(basename "$log" .log)}"
+  [[ -z $gtest_reports ]] || set -- "$@" "--gtest_output=xml:$gtest_reports/$(basename "$log" .log).xml"
   with_nccl timeout --kill-after=10 "$gtest_seconds" "${gtest_under[@]}" "$@" 2>&1 | tee "$log" | show_gtest || true
   started=$(grep -c '^\[ RUN      \]' "$log" || true)
   passed=$(grep -c '^\[       OK \]' "$log" || true)
@@ -299,13 +326,16 @@ run_tests() {
   # Schedules that no run has had. A user who repeats a run sets the variable.
   export WEFT_SIM_SEED=${WEFT_SIM_SEED:-$(((RANDOM << 15 | RANDOM) + 1))}
   say "the simulator's schedules: WEFT_SIM_SEED=$WEFT_SIM_SEED"
-  build_and_test dev "${targets[@]}" -- "${select[@]}"
-  [[ -n $filter ]] || test_simulated
-  [[ -n $filter ]] || test_torch
+  if [[ -n $filter ]]; then
+    build_and_test dev "${targets[@]}" -- "${select[@]}"
+  else
+    timed dev test_cpu
+    test_torch
+  fi
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then
     run_gtest build/dev/bin/weft-gpu-tests
   fi
   [[ -n $fast ]] || test_sanitizers "${select[@]}"
-  [[ -n $fast || -n $filter ]] || test_fuzz
+  [[ -n $fast || -n $filter ]] || timed fuzz test_fuzz
   finish_tests
 }

@@ -57,6 +57,9 @@ TEST(BenchDpAttention, BadUsageIsRejected) {
     arguments.insert(arguments.end(), bad.begin(), bad.end());
     EXPECT_EQ(run(arguments).code, 2) << bad[0];
   }
+  const auto shared = run({"bench", "dp-attention", "--device", "cpu", "--share-gpus"});
+  EXPECT_NE(shared.code, 0);
+  EXPECT_NE(shared.err.find("--share-gpus: the ranks would be CPU ranks"), std::string::npos) << shared.err;
 }
 
 }  // namespace

@@ -188,6 +188,7 @@ Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& ar
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "Weft's kernels, and so the most SMs that they use");
   bench->options.add_to(app);
+  bench->options.add_sharing_to(app);
   tp->excludes(app.get_option("--ranks"));
   bench->options.add_data_to(app);
   return [bench] { return bench->run(); };

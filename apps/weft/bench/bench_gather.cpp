@@ -37,7 +37,6 @@ struct GatherBench {
   std::int64_t hidden = 0;
   std::int64_t row_bytes = 0;
   int dp = 0;
-  bool share_gpus = false;
   std::string tokens;
   std::vector<std::string> what;   // empty: all except extras
   std::vector<std::string> loads;  // empty: both
@@ -186,10 +185,7 @@ int GatherBench::run() const {
   GatherModel gathered = shape();
   static_cast<void>(batches(Device::cpu));  // complains of bad sizes before anything is started
   if (options.ranks != 0) check_layout(options.ranks);
-  if (share_gpus && (launched() || options.device == Device::cpu || usable_gpus() == 0))
-    throw Error(Errc::invalid_argument, launched() ? "--share-gpus: a launcher has placed the ranks"
-                                                   : "--share-gpus: the ranks would be CPU ranks");
-  Ranks ranks(options.ranks_at_hand(share_gpus));
+  Ranks ranks(options.ranks_at_hand());
   const ParallelLayout asked = layout(ranks.world_size());
   gathered.layout = scaled(asked, ranks.world_size());
   for (const auto operation : kOperations)
@@ -239,9 +235,6 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--load", bench->loads, "Tokens of ragged operations: balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember({"balanced", "busy"}));
-  app.add_flag(
-      "--share-gpus", bench->share_gpus,
-      "If there are too few GPUs, let ranks share them, to compare kernels of two builds: no data crosses a link");
   add_choice(app, "--padding", bench->padding,
              {Padding::none, Padding::aligned, Padding::max, Padding::fixed, Padding::per_rank},
              "Padding of ragged operations: aligned to 8 rows, fixed for the largest rank, given rank by rank; peers "
@@ -251,6 +244,7 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "Weft's kernels, and so the most SMs that they use");
   bench->options.add_to(app);
+  bench->options.add_sharing_to(app);
   tp->excludes(app.get_option("--ranks"));
   bench->options.add_data_to(app);
   return [bench] { return bench->run(); };

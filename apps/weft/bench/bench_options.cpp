@@ -67,7 +67,16 @@ Ranks::Args BenchOptions::ranks_args() const {
   return args;
 }
 
-Ranks::Args BenchOptions::ranks_at_hand(bool share_gpus) const {
+void BenchOptions::add_sharing_to(CLI::App& app) {
+  app.add_flag(
+      "--share-gpus", share_gpus,
+      "If there are too few GPUs, let ranks share them, to compare kernels of two builds: no data crosses a link");
+}
+
+Ranks::Args BenchOptions::ranks_at_hand() const {
+  if (share_gpus && (launched() || device == Device::cpu || usable_gpus() == 0))
+    throw Error(Errc::invalid_argument, launched() ? "--share-gpus: a launcher has placed the ranks"
+                                                   : "--share-gpus: the ranks would be CPU ranks");
   auto args = ranks_args();
   if (launched()) args.world_size = 0;
   if (!launched() && !share_gpus && device != Device::cpu && usable_gpus() > 0)

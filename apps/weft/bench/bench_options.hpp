@@ -30,16 +30,18 @@ struct BenchOptions {
   std::string tuning;
   bool multicast = false;
   bool small_buffers = false;
+  bool share_gpus = false;
 
   void add_to(CLI::App& app);
   void add_data_to(CLI::App& app);  // for commands that take values of --data
   void add_op_to(CLI::App& app);
+  void add_sharing_to(CLI::App& app);  // for commands that use ranks_at_hand()
   void add_tuning_to(CLI::App& app);  // for commands whose algorithms come from tables: all-reduces and norms
   // Throws before anything is started if the request cannot be served or an output cannot be written.
   Ranks::Args ranks_args() const;
-  // For a layout that may be for more GPUs than there are: it is measured on those at hand. In a launched job the
-  // launcher decides how many ranks there are.
-  Ranks::Args ranks_at_hand(bool share_gpus = false) const;
+  // For a layout that may be for more GPUs than there are: it is measured on those at hand, unless ranks share them. In
+  // a launched job the launcher decides how many ranks there are.
+  Ranks::Args ranks_at_hand() const;
   BenchArgs bench_args(std::size_t max_bytes) const;
   // To the files of --json and --plot.
   bool wants_report() const { return !json.empty() || !plot.empty(); }

@@ -54,7 +54,8 @@ struct CrossingCounts<0> {
   template <Team T, class Noted>
   WEFT_FN bool fit(T& team, const Session& s, const CrossingPartition& partition, const CountedTable<T>& table,
                    Noted noted) const {
-    return partition_fits(team, s, partition, own, [&](std::uint64_t most, std::uint64_t) { return noted(table, most); });
+    return partition_fits(team, s, partition, own,
+                          [&](std::uint64_t most, std::uint64_t) { return noted(table, most); });
   }
   template <Team T, class Noted>
   WEFT_FN std::uint64_t noted(const CountedTable<T>& table, Noted) const {

@@ -1,12 +1,12 @@
 // Compiles fmt once for all files. As headers alone it takes two to three seconds of each file that formats. No program
 // needs fmt's shared library.
-#ifndef FMT_HEADER_ONLY
+#if !defined(FMT_HEADER_ONLY) && !defined(FMT_SHARED)
 
 #include <fmt/format.h>
 
 // As weak as inline functions are: a program may link a libfmt of its own.
 #undef FMT_FUNC
-#define FMT_FUNC [[gnu::weak]]
+#define FMT_FUNC __attribute__((weak))
 #include <fmt/format-inl.h>
 
 namespace fmt::detail {

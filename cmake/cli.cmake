@@ -51,6 +51,9 @@ if(cli_files AND sim_files AND NOT sanitized)
   target_link_libraries(weft-sim PUBLIC weft_internal Boost::context)
   weft_quickly_compiled(weft-sim)
   target_compile_definitions(weft-sim PRIVATE WEFT_KEEPS_LOOPS)
+  if(WEFT_QUICK_KERNELS)  # few runs of the program use it, and those of the tests have their own
+    target_compile_options(weft-sim PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
+  endif()
   # GCC 12 does not see that a sum's first term is always taken.
   target_compile_options(weft-sim PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)

@@ -9,14 +9,13 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   # O3: the CPU path depends on vectorised loops. g1 (line tables) suffices for backtraces, and keeps binaries small
   # enough to copy to the machine with the GPUs.
-  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1 -DNDEBUG")
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -DNDEBUG")
+  if(NOT WEFT_QUICK_KERNELS)  # nobody debugs a quick build
+    string(APPEND CMAKE_CXX_FLAGS_RELWITHDEBINFO " -g1")
+  endif()
 
   # GCC collects its garbage only once it holds a GB and a half: a compiler run is a tenth shorter.
   add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1500000>")
-  # Nobody debugs a build of kernels that were compiled quickly.
-  if(WEFT_QUICK_KERNELS)
-    set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -DNDEBUG")
-  endif()
 
   find_program(WEFT_CCACHE ccache)
   if(WEFT_CCACHE)

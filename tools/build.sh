@@ -4,7 +4,7 @@
 jobs() { echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"; }
 
 # configure PRESET: quiet unless it fails; the build's own lines ("Weft: ...") are shown. WEFT_QUICK_KERNELS=ON compiles
-# kernels in a quarter of the time, for machines that run none. It holds for this build alone.
+# kernels quickly, for machines that measure nothing: those of GPUs in a quarter of the time. It holds for this build alone.
 configure() {
   local log=build/$1.configure.log
   mkdir -p build

@@ -17,14 +17,16 @@ timed() {
   say "$part took $((SECONDS - start)) s, built and tested"
 }
 
+# Processes at a time: two more than cores, since tests that wait for a deadline leave theirs idle.
+at_once() { echo "$(($(jobs) + 2))"; }
+
 # run_ctest PRESET [CTEST ARGS]: shows ctest's progress on a terminal, and only failures in a pipe.
 run_ctest() {
   local preset=$1 total passed
   local report=$PWD/build/$preset/ctest.xml
   shift
   rm -f "$report"
-  # Two more than cores: tests that wait for a deadline leave theirs idle.
-  local command=(ctest --test-dir "build/$preset" --parallel "$(($(jobs) + 2))" --output-on-failure --no-tests=error
+  local command=(ctest --test-dir "build/$preset" --parallel "$(at_once)" --output-on-failure --no-tests=error
     --output-junit "$report" "$@")
   [[ $preset != tsan ]] || command=("${fixed_addresses[@]}" "${command[@]}")
   say "testing $preset"
@@ -67,18 +69,17 @@ build_and_test() {
 }
 
 # All tests of the preset dev. A few processes run the cases of the two largest suites: ctest starts one for each case,
-# which takes a seventh of all time.
+# which takes a seventh of all time. A test that did not run counts as failed, as in run_ctest.
 test_cpu() {
-  local at_once gtest_seconds=900 gtest_reports=''
-  at_once=$(($(jobs) + 2))  # as in run_ctest
+  local gtest_seconds=900 gtest_skips_fail=1 gtest_reports=''
   if ! build dev; then
     tests_failed=$((tests_failed + 1))
     return
   fi
   run_ctest dev --label-exclude '^case$'
-  run_shards cpu 16 "$at_once" build/dev/bin/weft-tests
+  run_shards cpu 16 "$(at_once)" build/dev/bin/weft-tests
   gtest_reports=build/dev/sim-reports
-  run_shards sim 32 "$at_once" build/dev/bin/weft-sim-tests
+  run_shards sim 32 "$(at_once)" build/dev/bin/weft-sim-tests
   test_simulated
 }
 
@@ -125,7 +126,7 @@ sanitize_cpu() {
     build_and_test "$preset" weft-tests -- "$@"
   elif build "$preset" weft-tests; then
     [[ $preset != tsan ]] || gtest_under=("${fixed_addresses[@]}")
-    run_shards "$preset" 12 "$(($(jobs) + 2))" "build/$preset/bin/weft-tests"
+    run_shards "$preset" 12 "$(at_once)" "build/$preset/bin/weft-tests"
   else
     tests_failed=$((tests_failed + 1))
   fi
@@ -221,11 +222,12 @@ show_gtest() {
 # run_gtest EXECUTABLE [ARGS]: one process for the whole suite, since creating a CUDA context for each case takes longer
 # than most cases. A case that started and did not end well counts as failed, so a crash is counted, too. `gtest_under`
 # is a command that runs the executable, `gtest_seconds` its time limit, and `gtest_log` its log. A report goes into the
-# folder `gtest_reports`, if one is named.
+# folder `gtest_reports`, if one is named. Skipped cases count as failed if `gtest_skips_fail` is set.
 gtest_under=()
 gtest_seconds=400
 gtest_log=
 gtest_reports=
+gtest_skips_fail=
 run_gtest() {
   local name log started passed skipped
   name=$(basename "$1")
@@ -237,6 +239,7 @@ run_gtest() {
   started=$(grep -c '^\[ RUN      \]' "$log" || true)
   passed=$(grep -c '^\[       OK \]' "$log" || true)
   skipped=$(grep -c '^\[  SKIPPED \] .* ms)$' "$log" || true)  # the test has printed the reason
+  [[ -z $gtest_skips_fail ]] || skipped=0
   if [[ $started == 0 ]]; then
     say "error: no test ran in $name"
     started=1

@@ -6,7 +6,7 @@ namespace weft::oracle {
 namespace {
 
 void copy_rows(std::span<const std::byte> from, Bytes& to, std::size_t at) {
-  std::ranges::copy(from, to.begin() + static_cast<std::ptrdiff_t>(at));
+  std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ double value_of(Format format, std::uint32_t bits) {
   const double fraction = magnitude & ((1u << format.fraction_bits) - 1);
   const double one = 1u << format.fraction_bits;
   const int unit = std::max(exponent, 1) - format.bias() - format.fraction_bits;
-  return sign * std::ldexp(exponent == 0 ? fraction : one + fraction, unit);
+  const auto scale = std::bit_cast<double>(static_cast<std::uint64_t>(unit + 1023) << 52);  // 2^unit, a normal number
+  return sign * (exponent == 0 ? fraction : one + fraction) * scale;
 }
 
 std::uint32_t round_to(Format format, double value) {

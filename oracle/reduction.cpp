@@ -60,8 +60,8 @@ std::uint64_t reduce_values(Type type, Op op, std::span<const std::uint64_t> val
 std::uint64_t reduce_element(Type type, Op op, std::span<const std::uint64_t> values) {
   if (is_integer(type)) return reduce_values(type, op, values);
   const Format format = format_of(type);
-  std::vector<float> numbers;
-  numbers.reserve(values.size());
+  static thread_local std::vector<float> numbers;  // allocated once, not for each element
+  numbers.clear();
   for (const std::uint64_t bits : values)
     numbers.push_back(static_cast<float>(value_of(format, static_cast<std::uint32_t>(bits))));
   return round_to(format, reduce_values(op, numbers));

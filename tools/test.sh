@@ -126,7 +126,7 @@ sanitize_cpu() {
     build_and_test "$preset" weft-tests -- "$@"
   elif build "$preset" weft-tests; then
     [[ $preset != tsan ]] || gtest_under=("${fixed_addresses[@]}")
-    run_shards "$preset" 12 "$(at_once)" "build/$preset/bin/weft-tests"
+    run_shards "$preset" 24 "$(at_once)" "build/$preset/bin/weft-tests"
   else
     tests_failed=$((tests_failed + 1))
   fi

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "support/bytes.hpp"
 #include "support/memo.hpp"
 #include "tuning/tuning.hpp"
 
@@ -129,9 +130,7 @@ std::vector<Prepared> prepare_all(const std::vector<Case>& cases, int ranks) {
 }
 
 void expect_equal(const Case& c, std::span<const std::byte> wanted, std::span<const std::byte> got) {
-  if (wanted.size() == got.size() && (wanted.empty() || std::memcmp(wanted.data(), got.data(), wanted.size()) == 0)) {
-    return;
-  }
+  if (same_bytes(wanted, got)) return;
   std::size_t wrong = 0, first = 0;
   for (std::size_t i = c.count; i-- > 0;) {
     if (get(wanted, c.type, i) == get(got, c.type, i)) continue;
@@ -147,7 +146,7 @@ Tensors::Tensors(const Case& c, const Bytes& content)
       output(content.size(), c.output_shift * size_of(c.type)),
       in_place(c.in_place) {
   Guarded& source = in_place ? output : input;
-  std::copy(content.begin(), content.end(), source.content().begin());
+  copy_bytes(content, source.content());
 }
 
 void Tensors::check(const Prepared& prepared, int rank) {
@@ -155,9 +154,7 @@ void Tensors::check(const Prepared& prepared, int rank) {
   expect_equal(c, prepared.expected, output.content());
   if (!in_place) {
     const Bytes& before = prepared.inputs[static_cast<std::size_t>(rank)];
-    if (!std::equal(before.begin(), before.end(), input.content().begin())) {
-      throw std::runtime_error(describe(c) + ": the input was changed");
-    }
+    if (!same_bytes(before, input.content())) throw std::runtime_error(describe(c) + ": the input was changed");
   }
   for (Guarded* tensor : {&input, &output}) {
     if (const std::string damage = tensor->damage(); !damage.empty()) {

@@ -15,13 +15,16 @@ namespace {
 constexpr std::int32_t kCountCanary = -77'777;
 
 // Any bits, including the bits at which slots rest.
-std::int32_t number_of(const CountsCase& c, int rank, std::size_t column) {
-  if (column == 0) return c.rows.at(static_cast<std::size_t>(rank) / c.group_ranks);
+std::vector<std::int32_t> numbers_of(const CountsCase& c, int rank) {
   constexpr std::int32_t special[] = {-1, 0, 1, std::numeric_limits<std::int32_t>::min(),
                                       std::numeric_limits<std::int32_t>::max()};
-  std::mt19937 random(c.seed * 1000 + static_cast<std::uint32_t>(rank) * 100 + static_cast<std::uint32_t>(column));
-  const auto choice = random() % 8;
-  return choice < std::size(special) ? special[choice] : static_cast<std::int32_t>(random());
+  std::mt19937 random(c.seed * 1000 + static_cast<std::uint32_t>(rank));
+  std::vector<std::int32_t> numbers{c.rows.at(static_cast<std::size_t>(rank) / c.group_ranks)};
+  while (numbers.size() < c.columns) {
+    const auto choice = random() % 8;
+    numbers.push_back(choice < std::size(special) ? special[choice] : static_cast<std::int32_t>(random()));
+  }
+  return numbers;
 }
 
 std::size_t words_of(const CountsCase& c, int ranks) {
@@ -39,8 +42,10 @@ std::string describe(const CountsCase& c) {
 
 std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
   std::vector<std::int32_t> said;
-  for (int rank = 0; rank < ranks; ++rank)
-    for (std::size_t column = 0; column < c.columns; ++column) said.push_back(number_of(c, rank, column));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<std::int32_t> numbers = numbers_of(c, rank);
+    said.insert(said.end(), numbers.begin(), numbers.end());
+  }
   return oracle::table_of_counts({.columns = c.columns,
                                   .group_ranks = c.group_ranks,
                                   .sharding = c.sharding,
@@ -56,8 +61,7 @@ std::array<CountsMemory, 3> counts_memory(const CountsCase& c, int ranks, int ra
   const std::size_t sizes[] = {c.columns, words, words};
   for (std::size_t i = 0; i < memory.size(); ++i) {
     memory[i].before.assign(sizes[i] + 2 * kCountGuard, kCountCanary);
-    for (std::size_t column = 0; i == 0 && column < c.columns; ++column)
-      memory[i].before[kCountGuard + column] = number_of(c, rank, column);
+    if (i == 0) std::ranges::copy(numbers_of(c, rank), memory[i].before.begin() + kCountGuard);
     memory[i].after = memory[i].before;
   }
   const std::vector<std::int32_t> wanted = gathered(c, ranks);

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "protocol/channel.hpp"
+#include "support/bytes.hpp"
 
 namespace weft::test {
 
@@ -38,6 +40,7 @@ class Sparse {
     if (::mincore(const_cast<std::byte*>(begin) + skip, bytes, resident.data()) != 0) {
       throw std::runtime_error("mincore");
     }
+    if (all_bytes_are(std::as_bytes(std::span(resident)), std::byte{0})) return false;
     return std::ranges::any_of(resident, [](unsigned char state) { return (state & 1) != 0; });
   }
 

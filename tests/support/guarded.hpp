@@ -5,10 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
-#include <vector>
+
+#include "support/bytes.hpp"
 
 namespace weft::test {
 
@@ -21,19 +21,20 @@ class Guarded {
   static constexpr std::byte kCanary{0xa5};
 
   // `misalignment`: distance from a multiple of kGuard.
-  Guarded(std::size_t size, std::size_t misalignment) : size_(size), begin_(kGuard + misalignment) {
-    blocks_.resize((begin_ + size_ + kGuard + sizeof(Block) - 1) / sizeof(Block));
-    std::memset(storage().data(), static_cast<int>(kCanary), storage().size());
+  Guarded(std::size_t size, std::size_t misalignment)
+      : size_(size), begin_(kGuard + misalignment), storage_(begin_ + size + kGuard) {
+    fill_bytes(storage(), kCanary);
   }
 
   std::span<std::byte> content() { return storage().subspan(begin_, size_); }
   std::size_t offset() const { return begin_; }
   // Canaries and content, for copies to and from another memory.
-  std::span<std::byte> storage() { return std::as_writable_bytes(std::span(blocks_)); }
+  std::span<std::byte> storage() { return storage_.span(); }
 
   // Empty if nothing outside the content was overwritten.
   std::string damage() {
     const std::span<const std::byte> all = storage();
+    if (all_bytes_are(all.first(begin_), kCanary) && all_bytes_are(all.subspan(begin_ + size_), kCanary)) return {};
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (i == begin_) i += size_;
       if (all[i] == kCanary) continue;
@@ -44,11 +45,8 @@ class Guarded {
   }
 
  private:
-  struct alignas(kGuard) Block {
-    std::byte bytes[kGuard];
-  };
   std::size_t size_, begin_;
-  std::vector<Block> blocks_;
+  AlignedBytes storage_;
 };
 
 }  // namespace weft::test

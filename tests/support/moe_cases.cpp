@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/bytes.hpp"
 #include "support/guarded.hpp"
 #include "support/moe_rounds.hpp"
 
@@ -72,11 +73,10 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
 }  // namespace
 
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where) {
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (got[i] == wanted[i]) continue;
-    throw std::runtime_error(fmt::format("{}: byte {} of {} is {:02x}, not {:02x}", where, i, wanted.size(),
-                                         static_cast<int>(got[i]), static_cast<int>(wanted[i])));
-  }
+  const std::size_t at = first_difference(got.first(wanted.size()), wanted);
+  if (at == wanted.size()) return;
+  throw std::runtime_error(fmt::format("{}: byte {} of {} is {:02x}, not {:02x}", where, at, wanted.size(),
+                                       static_cast<int>(got[at]), static_cast<int>(wanted[at])));
 }
 
 void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const std::byte> wanted,
@@ -190,7 +190,7 @@ Bytes expert_rows(const MoeExchange& exchange, const PreparedMoe& p) {
       const std::size_t to = p.placed[expert].row[place];
       if (taken[to]) continue;  // rank-major: all experts of a rank share the row of a token
       taken[to] = true;
-      std::ranges::copy(rows[place], all.begin() + static_cast<std::ptrdiff_t>(to * row));
+      copy_bytes(rows[place], std::span(all).subspan(to * row));
     }
   }
   return all;
@@ -260,12 +260,12 @@ void CpuMoe::fill() {
   now_ = p_->tokens[rank_];
   put_others_behind(now_, p_->call.args);
   std::ranges::transform(now_.ids, narrow_ids_.begin(), [](std::int64_t id) { return static_cast<std::int32_t>(id); });
-  std::ranges::copy(now_.rows, input_.content().begin());
-  std::ranges::copy(results_of_experts_, expert_rows_.content().begin());
-  std::ranges::copy(p_->residuals[rank_], residual_.content().begin());
+  copy_bytes(now_.rows, input_.content());
+  copy_bytes(results_of_experts_, expert_rows_.content());
+  copy_bytes(p_->residuals[rank_], residual_.content());
   for (Guarded* memory :
        {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_, &counts_, &offsets_, &source_tokens_}) {
-    std::ranges::fill(memory->content(), Guarded::kCanary);
+    fill_bytes(memory->content(), Guarded::kCanary);
   }
 }
 
@@ -299,15 +299,15 @@ CombineArgs CpuMoe::combine(DispatchHandle handle) {
 
 void CpuMoe::forget_tokens() {
   forgotten_ = true;
-  std::ranges::fill(input_.content(), std::byte{0x11});
-  std::ranges::fill(now_.scales, std::byte{0x11});
+  fill_bytes(input_.content(), std::byte{0x11});
+  fill_bytes(now_.scales, std::byte{0x11});
   std::ranges::fill(now_.ids, 0);
   std::ranges::fill(narrow_ids_, 0);
   std::ranges::fill(now_.weights, 3.0f);
 }
 
 void CpuMoe::forget_results() {
-  std::ranges::fill(expert_rows_.content(), std::byte{0x11});
+  fill_bytes(expert_rows_.content(), std::byte{0x11});
 }
 
 void CpuMoe::make_results(std::uint32_t end) {

@@ -6,6 +6,7 @@
 
 #include "oracle/fp8.hpp"
 #include "oracle/number.hpp"
+#include "support/bytes.hpp"
 #include "support/layer_weight.hpp"
 #include "support/ranks.hpp"
 
@@ -106,7 +107,7 @@ void CpuLayer::fill(const PreparedMoe& p) {
   moe_.fill(p);
   output_.assign(p.results[rank_].size(), Guarded::kCanary);
   made_.assign(exchange_.local_experts(), {});
-  std::ranges::fill(workspace_, std::byte{0x5a});
+  fill_bytes(workspace_, std::byte{0x5a});
 }
 
 MoeLayerCall CpuLayer::call(const LayerOrder& order) {
@@ -133,14 +134,15 @@ void CpuLayer::gemm(const ExpertGemm& of) {
     for (std::size_t place = 0; place < made_[local].size(); ++place) {
       const std::size_t row = begin + place;
       std::vector<float> in(of.input_columns);
+      float scale = 0;
       for (std::uint32_t i = 0; i < of.input_columns; ++i) {
         const std::size_t at = row * of.input_columns + i;
         if (cast == RowCast::none) {
           in[i] = static_cast<float>(
               oracle::number_at({static_cast<const std::byte*>(of.input), (at + 1) * 2}, DataType::bf16, at));
         } else {
-          in[i] = static_cast<float>(oracle::number_of_e4m3(static_cast<const std::uint8_t*>(of.input)[at])) *
-                  scale_of(cast, exchange_.args().scale_order, of, rows_of_all, row, i);
+          if (i % kScaleColumns == 0) scale = scale_of(cast, exchange_.args().scale_order, of, rows_of_all, row, i);
+          in[i] = static_cast<float>(oracle::number_of_e4m3(static_cast<const std::uint8_t*>(of.input)[at])) * scale;
         }
       }
       auto* const out = static_cast<std::byte*>(of.output) + row * of.output_columns * 2;

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <set>
 
+#include "support/bytes.hpp"
+
 namespace weft::test {
 
 std::uint32_t end_of(const Division& division, std::size_t round) {
@@ -63,9 +65,9 @@ void expect_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::u
 void put_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end,
                     std::span<const std::byte> all, std::span<std::byte> made) {
   const std::size_t row = std::size_t{p.call.args.hidden} * 2;
-  std::ranges::fill(made, std::byte{0x5a});
+  fill_bytes(made, std::byte{0x5a});
   for (const std::size_t at : rows_below(exchange, p, end, true))
-    std::ranges::copy(all.subspan(at * row, row), made.subspan(at * row).begin());
+    copy_bytes(all.subspan(at * row, row), made.subspan(at * row));
 }
 
 Bytes expert_rows_below(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t end) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <span>
 
+#include "support/bytes.hpp"
 #include "support/letters.hpp"
 #include "support/moves.hpp"
 #include "support/world.hpp"
@@ -200,8 +201,7 @@ HostMove::HostMove(const RankMove& largest, std::byte* outputs) : largest_(large
       outputs += bytes;
       continue;
     }
-    blocks_.emplace_back(bytes / sizeof(Block));
-    storage_.push_back(std::as_writable_bytes(std::span(blocks_.back())));
+    storage_.push_back(own_.emplace_back(bytes).span());
   }
   fill();
 }
@@ -213,8 +213,8 @@ std::span<std::byte> HostMove::storage_of(const Memory& memory) {
 
 void HostMove::fill(const RankMove& move) {
   const auto fill_one = [&](std::size_t index, const Memory& memory) {
-    std::ranges::fill(storage(index), kNanCanary);
-    std::ranges::copy(memory.before, storage(index).begin());
+    copy_bytes(memory.before, storage(index));
+    fill_bytes(storage(index).subspan(memory.before.size()), kNanCanary);
   };
   for (std::size_t i = 0; i < move.memory.size(); ++i) fill_one(i, move.memory[i]);
   fill_one(move.memory.size(), move.counts);

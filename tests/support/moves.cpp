@@ -5,6 +5,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "support/bytes.hpp"
 #include "support/letters.hpp"
 
 namespace weft::test {
@@ -271,14 +272,13 @@ RankMove prepare(const Move& move, int ranks, int rank) {
 void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got) {
   Bytes after = memory.after;
   after.resize(std::max(got.size(), after.size()), kNanCanary);
-  if (std::equal(after.begin(), after.end(), got.begin(), got.end())) return;
-  const auto [wanted, found] = std::ranges::mismatch(after, got);
-  const auto at = static_cast<std::size_t>(wanted - after.begin());
+  const std::size_t at = first_difference(after, got);
+  if (at == after.size()) return;
   const auto index = &memory - prepared.memory.data();
   throw std::runtime_error(fmt::format("{}: byte {} of memory {} is {:#04x} instead of {:#04x}",
                                        describe(prepared.move),
                                        static_cast<std::ptrdiff_t>(at) - static_cast<std::ptrdiff_t>(memory.begin),
-                                       index, static_cast<int>(*found), static_cast<int>(*wanted)));
+                                       index, static_cast<int>(got[at]), static_cast<int>(after[at])));
 }
 
 }  // namespace weft::test

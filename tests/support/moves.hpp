@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "oracle/moves.hpp"
+#include "support/bytes.hpp"
 #include "support/cases.hpp"
 #include "weft/collectives.hpp"
 
@@ -156,13 +157,10 @@ class HostMove {
   void check() { check(largest_); }
 
  private:
-  struct alignas(256) Block {
-    std::byte bytes[256];
-  };
   std::span<std::byte> storage(std::size_t index) { return storage_[index]; }
   std::span<std::byte> storage_of(const Memory& memory);
   const RankMove& largest_;
-  std::vector<std::vector<Block>> blocks_;
+  std::vector<AlignedBytes> own_;
   std::vector<std::span<std::byte>> storage_;  // of each piece of memory, and of counts
 };
 

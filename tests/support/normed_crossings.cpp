@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "support/bytes.hpp"
 #include "support/crossing_cases.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ragged_cases.hpp"
@@ -94,7 +95,7 @@ RankNormedCrossing prepare(const NormedCrossing& c, int ranks, int rank) {
                        std::span<const std::byte> rows) {
     Bytes shifted(memory.begin() + static_cast<std::ptrdiff_t>(at * row_stride), memory.end());
     put_rows(shifted, row_bytes, row_stride, rows);
-    std::ranges::copy(shifted, memory.begin() + static_cast<std::ptrdiff_t>(at * row_stride));
+    copy_bytes(shifted, std::span(memory).subspan(at * row_stride));
   };
 
   // Rows behind the input's last one, and its pads, stay NaN.
@@ -219,21 +220,21 @@ void issue(const Group& group, const RankNormedCrossing& prepared,
 
 void expect_after(const RankNormedCrossing& prepared, std::size_t i, std::span<const std::byte> got) {
   const Bytes& wanted = prepared.place(i).after;
-  const auto place = std::mismatch(wanted.begin(), wanted.end(), got.begin(), got.end());
-  if (place.first == wanted.end()) return;
+  const std::size_t at = first_difference(wanted, got);
+  if (at == wanted.size()) return;
   constexpr const char* names[] = {"input", "residual", "residual_output", "output", "gamma",
                                    "fp8",   "scale",    "scales",          "counts"};
   throw std::runtime_error(fmt::format("{}: byte {} of {} is {:#x}, not {:#x}", describe(prepared.of),
-                                       place.first - wanted.begin() - static_cast<std::ptrdiff_t>(kGuard), names[i],
-                                       static_cast<unsigned>(*place.second), static_cast<unsigned>(*place.first)));
+                                       static_cast<std::ptrdiff_t>(at) - static_cast<std::ptrdiff_t>(kGuard), names[i],
+                                       static_cast<unsigned>(got[at]), static_cast<unsigned>(wanted[at])));
 }
 
 HostNormedCrossing::HostNormedCrossing(const RankNormedCrossing& largest) : largest_(largest) {
-  for (std::size_t i = 0; i < largest.places(); ++i) blocks_[i].resize(largest.place(i).before.size() / sizeof(Block));
+  for (std::size_t i = 0; i < largest.places(); ++i) storage_[i] = AlignedBytes(largest.place(i).before.size());
   fill(largest);
 }
 void HostNormedCrossing::fill(const RankNormedCrossing& next) {
-  for (std::size_t i = 0; i < next.places(); ++i) std::ranges::copy(next.place(i).before, storage(i).begin());
+  for (std::size_t i = 0; i < next.places(); ++i) copy_bytes(next.place(i).before, storage(i));
 }
 void HostNormedCrossing::call(const Group& group) {
   issue(

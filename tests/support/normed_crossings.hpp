@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "oracle/moves.hpp"
+#include "support/bytes.hpp"
 #include "support/norms.hpp"
 #include "weft/fused.hpp"
 
@@ -52,12 +53,9 @@ class HostNormedCrossing {
   void check(const RankNormedCrossing& next);
 
  private:
-  struct alignas(256) Block {
-    std::byte bytes[256];
-  };
-  std::span<std::byte> storage(std::size_t i) { return std::as_writable_bytes(std::span(blocks_[i])); }
+  std::span<std::byte> storage(std::size_t i) { return storage_[i].span(); }
   const RankNormedCrossing& largest_;
-  std::vector<Block> blocks_[kNormTensors + 1];
+  AlignedBytes storage_[kNormTensors + 1];
 };
 void run_on_cpu_rank(const Group& group, const NormedCrossing& c);
 

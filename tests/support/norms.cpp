@@ -9,6 +9,7 @@
 
 #include "oracle/fp8.hpp"
 #include "oracle/norm.hpp"
+#include "support/bytes.hpp"
 #include "support/memo.hpp"
 
 namespace weft::test {
@@ -217,24 +218,23 @@ AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std
 
 void expect_after(const RankNorm& prepared, NormTensor tensor, std::span<const std::byte> got) {
   const Bytes& wanted = prepared.memory[tensor].after;
-  const auto place = std::mismatch(wanted.begin(), wanted.end(), got.begin(), got.end());
-  if (place.first == wanted.end()) return;
+  const std::size_t at = first_difference(wanted, got);
+  if (at == wanted.size()) return;
   constexpr const char* names[] = {"input", "residual", "residual_output", "output", "gamma", "fp8", "scale", "scales"};
   throw std::runtime_error(fmt::format("{}: byte {} of {} is {:#x}, not {:#x}", describe(prepared.norm),
-                                       place.first - wanted.begin() - static_cast<std::ptrdiff_t>(kGuard),
-                                       names[tensor], static_cast<unsigned>(*place.second),
-                                       static_cast<unsigned>(*place.first)));
+                                       static_cast<std::ptrdiff_t>(at) - static_cast<std::ptrdiff_t>(kGuard),
+                                       names[tensor], static_cast<unsigned>(got[at]),
+                                       static_cast<unsigned>(wanted[at])));
 }
 
 HostNorm::HostNorm(const RankNorm& first) : first_(first) {
   for (int tensor = 0; tensor < kNormTensors; ++tensor)
-    blocks_[tensor].resize(first.memory[tensor].before.size() / sizeof(Block));
+    storage_[tensor] = AlignedBytes(first.memory[tensor].before.size());
   fill(first);
 }
 
 void HostNorm::fill(const RankNorm& norm) {
-  for (int tensor = 0; tensor < kNormTensors; ++tensor)
-    std::ranges::copy(norm.memory[tensor].before, storage(tensor).begin());
+  for (int tensor = 0; tensor < kNormTensors; ++tensor) copy_bytes(norm.memory[tensor].before, storage(tensor));
 }
 
 void HostNorm::call(const Group& group) {

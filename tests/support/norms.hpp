@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/bytes.hpp"
 #include "support/cases.hpp"
 #include "weft/fused.hpp"
 
@@ -82,16 +83,14 @@ class HostNorm {
   void call(const Group& group);
   void check(const RankNorm& norm);
   // Compares all bytes of every tensor.
-  friend bool operator==(const HostNorm& a, const HostNorm& b) { return std::ranges::equal(a.blocks_, b.blocks_); }
+  friend bool operator==(const HostNorm& a, const HostNorm& b) {
+    return std::ranges::equal(a.storage_, b.storage_, same_bytes, &AlignedBytes::span, &AlignedBytes::span);
+  }
 
  private:
-  struct alignas(256) Block {
-    std::byte bytes[256];
-    bool operator==(const Block&) const = default;
-  };
-  std::span<std::byte> storage(int tensor) { return std::as_writable_bytes(std::span(blocks_[tensor])); }
+  std::span<std::byte> storage(int tensor) { return storage_[tensor].span(); }
   const RankNorm& first_;
-  std::vector<Block> blocks_[kNormTensors];
+  AlignedBytes storage_[kNormTensors];
 };
 
 // Makes the call on a CPU rank, and checks its outputs and everything around them.

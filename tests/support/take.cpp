@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "oracle/moves.hpp"
+#include "support/bytes.hpp"
 #include "support/guarded.hpp"
 
 namespace weft::test {
@@ -57,7 +58,7 @@ PreparedTake prepare(const TakeCase& c) {
     std::byte* const to = output.after.data() + output.begin + row * output_stride;
     const std::byte* const from = input.before.data() + input.begin + (first + row) * input_stride;
     if (row < taken) std::copy_n(from, c.row_bytes, to);
-    if (row >= taken) std::fill_n(to, c.row_bytes, std::byte{0});
+    if (row >= taken) fill_bytes({to, c.row_bytes}, std::byte{0});
   }
   put_numbers(counts, c.rows, c.given);
   counts.after = counts.before;
@@ -90,18 +91,18 @@ void issue(const Group& group, const PreparedTake& take, const std::array<std::b
 
 void expect_after(const PreparedTake& take, std::size_t index, const std::byte* got) {
   const TakeMemory& memory = take.memory[index];
-  const auto [wanted, found] = std::mismatch(memory.after.begin(), memory.after.end(), got);
-  if (wanted == memory.after.end()) return;
+  const std::size_t at = first_difference(memory.after, {got, memory.after.size()});
+  if (at == memory.after.size()) return;
   throw std::runtime_error(fmt::format("{}: byte {} of memory {} is {:#04x} instead of {:#04x}", describe(take.c),
-                                       wanted - memory.after.begin() - static_cast<std::ptrdiff_t>(memory.begin), index,
-                                       static_cast<int>(*found), static_cast<int>(*wanted)));
+                                       static_cast<std::ptrdiff_t>(at) - static_cast<std::ptrdiff_t>(memory.begin),
+                                       index, static_cast<int>(got[at]), static_cast<int>(memory.after[at])));
 }
 
 HostTake::HostTake(const PreparedTake& take) : take_(take) {
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    blocks_[i].resize(take.memory[i].before.size() / sizeof(Block));
-    address_[i] = blocks_[i].front().bytes;
-    std::ranges::copy(take.memory[i].before, address_[i]);
+  for (std::size_t i = 0; i < storage_.size(); ++i) {
+    storage_[i] = AlignedBytes(take.memory[i].before.size());
+    address_[i] = storage_[i].span().data();
+    copy_bytes(take.memory[i].before, storage_[i].span());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "support/bytes.hpp"
 #include "support/cases.hpp"
 #include "weft/take.hpp"
 
@@ -53,11 +54,8 @@ class HostTake {
   void check() const;
 
  private:
-  struct alignas(256) Block {
-    std::byte bytes[256];
-  };
   const PreparedTake& take_;
-  std::array<std::vector<Block>, 3> blocks_;
+  std::array<AlignedBytes, 3> storage_;
   std::array<std::byte*, 3> address_;
 };
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "oracle/top_k.hpp"
+#include "support/bytes.hpp"
 #include "support/guarded.hpp"
 #include "support/ranks.hpp"
 
@@ -137,7 +138,7 @@ void expect_largest(const PreparedTopK& prepared, std::span<const std::byte> val
 void run_on_cpu_rank(const Group& group, const TopKCase& c) {
   const PreparedTopK prepared = prepare(c, group.size(), group.rank());
   Guarded input(prepared.input.size(), 0), values(prepared.values.size(), 0), indices(prepared.indices.size(), 0);
-  std::ranges::copy(prepared.input, input.content().begin());
+  copy_bytes(prepared.input, input.content());
   TopKColumnsArgs args =
       arguments_of(prepared, input.content().data(), values.content().data(), indices.content().data(), nullptr);
   args.launch = {};  // grids are the GPU's

@@ -292,6 +292,7 @@ std::string LayerRank::check_row(const ExpertGemm& gemm, const ExpertWeights& we
   };
   const auto in = get(std::uint8_t{}, gemm.input, row * k, k);
   const auto out = get(std::uint16_t{}, gemm.output, row * n, n);
+  const auto& number = e4m3_numbers();
   for (const std::size_t to : {std::size_t{0}, std::size_t{1}, n / 2 + 5, n - 1}) {
     const auto numbers = get(std::uint8_t{}, weights.numbers, (expert * n + to) * k, k);
     double sum = 0, most = 0;
@@ -303,7 +304,7 @@ std::string LayerRank::check_row(const ExpertGemm& gemm, const ExpertWeights& we
         weight_scale =
             get(float{}, weights.scales, expert * (n / 128) * (k / 128) + group * (n / 128) + to / 128, 1)[0];
       }
-      const double term = double{e4m3_number(in[i])} * scale * e4m3_number(numbers[i]) * weight_scale;
+      const double term = double{number[in[i]]} * scale * number[numbers[i]] * weight_scale;
       sum += term;
       most += std::abs(term);
     }

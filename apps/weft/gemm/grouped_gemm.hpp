@@ -2,6 +2,7 @@
 // 128 × 128, bf16 out. The kernels are CUTLASS's, if the build has found its headers (cmake/cutlass.cmake).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,8 +53,8 @@ class ExpertGemms {
   virtual void enqueue(const ExpertGemm& gemm, const ExpertWeights& weights) = 0;
 };
 
-// The value of an e4m3, which has no infinities.
-float e4m3_number(std::uint8_t bits);
+// The value of each e4m3, which has no infinities.
+const std::array<float, 256>& e4m3_numbers();
 
 // On CPU ranks, in plain loops.
 std::unique_ptr<ExpertGemms> open_plain_gemms();

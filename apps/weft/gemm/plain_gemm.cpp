@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -22,8 +23,10 @@ class PlainGemms final : public ExpertGemms {
                       row = std::size_t{expert} * gemm.capacity + place;
     const auto* const input = static_cast<const std::uint8_t*>(gemm.input) + row * k;
     const auto* const scales = static_cast<const float*>(gemm.input_scales) + row * (k / 128);
-    std::vector<float> in(k);
-    for (std::size_t i = 0; i < k; ++i) in[i] = e4m3_number(input[i]) * scales[i / 128];
+    const float* const number = e4m3_numbers().data();
+    std::vector<float> values(k);
+    float* const in = values.data();
+    for (std::size_t i = 0; i < k; ++i) in[i] = number[input[i]] * scales[i / 128];
     auto* const output = static_cast<std::uint16_t*>(gemm.output) + row * n;
     for (std::size_t to = 0; to < n; ++to) {
       const std::size_t column = std::size_t{expert} * n + to;
@@ -31,7 +34,7 @@ class PlainGemms final : public ExpertGemms {
       // As the scales of CUTLASS's weights: neighbouring output columns lie side by side.
       const float* const of = weights.scales + std::size_t{expert} * (n / 128) * (k / 128);
       float sum = 0;
-      for (std::size_t i = 0; i < k; ++i) sum += in[i] * e4m3_number(numbers[i]) * of[i / 128 * (n / 128) + to / 128];
+      for (std::size_t i = 0; i < k; ++i) sum += in[i] * number[numbers[i]] * of[i / 128 * (n / 128) + to / 128];
       output[to] = detail::f32_to_bf16(sum);
     }
   }
@@ -39,11 +42,18 @@ class PlainGemms final : public ExpertGemms {
 
 }  // namespace
 
-float e4m3_number(std::uint8_t bits) {
-  const int exponent = bits >> 3 & 15, fraction = bits & 7;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
-                                        : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+const std::array<float, 256>& e4m3_numbers() {
+  static const std::array<float, 256> all = [] {
+    std::array<float, 256> numbers{};
+    for (std::size_t bits = 0; bits < numbers.size(); ++bits) {
+      const int exponent = static_cast<int>(bits >> 3 & 15), fraction = static_cast<int>(bits & 7);
+      const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                            : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+      numbers[bits] = (bits & 0x80) != 0 ? -magnitude : magnitude;
+    }
+    return numbers;
+  }();
+  return all;
 }
 
 std::unique_ptr<ExpertGemms> open_plain_gemms() {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "ops/crossings/crossing_counts.hpp"
 #include "ops/crossings/crossing_units.hpp"
 #include "ops/crossings/flow_crossing.hpp"
 #include "ops/crossings/one_hop_crossing.hpp"
@@ -25,6 +26,7 @@ struct Crossing : CrossingUnits<type, known_size, aligned16> {
   using OneHop = OneHopCrossing<type, known_size, aligned16>;
   using Chunks = FlowCrossing<Reduction<type, Ops::sum, Plain>, aligned16>;
   using Handshake = detail::Handshake<known_size>;
+  using Counts = CrossingCounts<known_size>;
   static constexpr int kPhases = 3;
   static constexpr int kMostThreads = kMoveThreads;
   static constexpr BeginScope kBeginScope = BeginScope::block;
@@ -47,29 +49,30 @@ struct Crossing : CrossingUnits<type, known_size, aligned16> {
     return p;
   }
   struct Prefetched {
-    CrossingPartition::Prefetched counts;
+    Counts counts;
     Pack first;
   };
   template <Team T>
   static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan& p) {
-    return {.counts = work.partition.prefetch(team), .first = Rows<true>::load_found(p.source)};
+    return {.counts = Counts::prefetch(team, work.partition), .first = Rows<true>::load_found(p.source)};
   }
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
                           const Prefetched& prefetched) {
-    const auto& table = work.partition.table(team);
+    const auto table = prefetched.counts.table(team, work.partition);
+    const auto noted = [&](const auto& counts, std::uint64_t) -> std::uint64_t {
+      return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_units(work, counts, s.size());
+    };
     if constexpr (phase == 0) {
-      const auto note = [&](std::uint64_t, std::uint64_t) -> std::uint64_t {
-        return team.block_rank() == 0 ? table.hash(s.size()) : OneHop::most_units(work, table, s.size());
-      };
-      if (!partition_fits(team, s, work.partition, prefetched.counts, note)) return false;
+      if (!prefetched.counts.fit(team, s, work.partition, table, noted)) return false;
     }
+    const std::uint64_t word = prefetched.counts.noted(table, noted);
     if (team.block_rank() == 0) {
-      if constexpr (phase < 2) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
+      if constexpr (phase < 2) return Handshake::template take_part<phase>(team, s, p.header, word);
       return true;
     }
-    const bool one_hop = table.noted() * kWirePacks <= work.one_hop_packs;
+    const bool one_hop = word * kWirePacks <= work.one_hop_packs;
     const bool one_go = work.units(table.most_rows()) * kWirePacks <= work.slot_packs;
     if constexpr (phase == 0) {
       if (one_hop) {

@@ -23,13 +23,23 @@ struct OneHopCrossing : CrossingUnits<type, known_size, aligned16> {
   template <class Table>
   static WEFT_FN std::uint64_t most_units(const Work& work, const Table& table, std::uint32_t ranks) {
     std::uint64_t most = 0, units = 0;
-    WEFT_NO_UNROLL
-    for (std::uint32_t rank = 0, member = 0; rank < ranks; ++rank) {
+    std::uint32_t member = 0;
+    each_rank(ranks, [&](std::uint32_t rank) {
       units += work.units(table.rows_of(rank));
       if (units > most) most = units;
       if (++member == work.partition.group_ranks) member = 0, units = 0;
-    }
+    });
     return most;
+  }
+  template <class Visit>
+  static WEFT_FN void each_rank(std::uint32_t ranks, Visit visit) {
+    if constexpr (known_size != 0) {
+      WEFT_UNROLL
+      for (std::uint32_t rank = 0; rank < known_size; ++rank) visit(rank);
+    } else {
+      WEFT_NO_UNROLL
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) visit(rank);
+    }
   }
 
   // `first`: this thread's first pack of the input, if it was loaded early.

@@ -11,10 +11,10 @@
 
 #include <cstdint>
 
+#include "ops/crossings/crossing_counts.hpp"
 #include "ops/crossings/crossing_units.hpp"
 #include "ops/crossings/flow_crossing.hpp"
 #include "ops/norm/rms_norm.hpp"
-#include "ops/normed_crossings/crossing_counts.hpp"
 #include "ops/normed_crossings/normed_flow.hpp"
 #include "ops/normed_crossings/normed_one_hop.hpp"
 

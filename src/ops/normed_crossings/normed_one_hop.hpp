@@ -27,15 +27,8 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   template <class Table>
   static WEFT_FN std::uint64_t most_packs(const Work& work, const Table& table, std::uint64_t longest,
                                           std::uint32_t ranks) {
-    std::uint64_t most = 0, rows = 0;
-    std::uint32_t member = 0;
-    each_rank(ranks, [&](std::uint32_t rank) {
-      rows += table.rows_of(rank);
-      if (rows > most) most = rows;
-      if (++member == work.shards.partition.group_ranks) member = 0, rows = 0;
-    });
-    if (work.norm.residual != nullptr) most += longest;
-    return most * work.norm.row_packs;
+    const std::uint64_t residual = work.norm.residual != nullptr ? longest * work.norm.row_packs : 0;
+    return Hop::most_units(work.shards, table, ranks) + residual;
   }
 
   // `first`: as OneHopCrossing::send().
@@ -72,16 +65,6 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
  private:
   using Area = typename Units::Area;
   static WEFT_FN Area area(const Session& s) { return {s.layout().one_shot, s.layout().one_shot_packs}; }
-  template <class Visit>
-  static WEFT_FN void each_rank(std::uint32_t ranks, Visit visit) {
-    if constexpr (known_size != 0) {
-      WEFT_UNROLL
-      for (std::uint32_t rank = 0; rank < known_size; ++rank) visit(rank);
-    } else {
-      WEFT_NO_UNROLL
-      for (std::uint32_t rank = 0; rank < ranks; ++rank) visit(rank);
-    }
-  }
   template <class Table>
   static WEFT_FN std::uint64_t packs_of_group(const Work& work, const Table& table, std::uint32_t rank) {
     const Circle group = work.shards.partition.group_of(rank);
@@ -98,7 +81,7 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
     const Circle owners = work.shards.partition.sharing(s.rank());
     FoundRow found{};
     std::uint64_t before = 0;
-    each_rank(s.size(), [&](std::uint32_t owner) {
+    Hop::each_rank(s.size(), [&](std::uint32_t owner) {
       const std::uint64_t rows = owner - owners.first < owners.size ? table.rows_of(owner) : 0;
       if (row - before < rows) found = {true, owner, static_cast<std::uint32_t>(row - before)};
       before += rows;

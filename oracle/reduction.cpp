@@ -57,22 +57,32 @@ std::uint64_t reduce_values(Type type, Op op, std::span<const std::uint64_t> val
   return wrapped(type, static_cast<std::uint64_t>(quotient));
 }
 
-std::uint64_t reduce_element(Type type, Op op, std::span<const std::uint64_t> values) {
+namespace {
+
+// `numbers`: room that is kept, so that not every element allocates.
+std::uint64_t reduce_element(Type type, Op op, std::span<const std::uint64_t> values, std::vector<float>& numbers) {
   if (is_integer(type)) return reduce_values(type, op, values);
   const Format format = format_of(type);
-  static thread_local std::vector<float> numbers;  // allocated once, not for each element
   numbers.clear();
   for (const std::uint64_t bits : values)
     numbers.push_back(static_cast<float>(value_of(format, static_cast<std::uint32_t>(bits))));
   return round_to(format, reduce_values(op, numbers));
 }
 
+}  // namespace
+
+std::uint64_t reduce_element(Type type, Op op, std::span<const std::uint64_t> values) {
+  std::vector<float> numbers;
+  return reduce_element(type, op, values, numbers);
+}
+
 Bytes reduce(Type type, Op op, std::span<const Bytes> inputs) {
   Bytes result(inputs[0].size());
   std::vector<std::uint64_t> values(inputs.size());
+  std::vector<float> numbers;
   for (std::size_t i = 0; i < result.size() / bytes_of(type); ++i) {
     for (std::size_t rank = 0; rank < inputs.size(); ++rank) values[rank] = get(inputs[rank], type, i);
-    put(result, type, i, reduce_element(type, op, values));
+    put(result, type, i, reduce_element(type, op, values, numbers));
   }
   return result;
 }

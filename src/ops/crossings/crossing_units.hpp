@@ -50,6 +50,40 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
       team.store(to + w, Wire::template encode<T::kAtomicBytes>(part(unit, w), s.epoch));
   }
 
+  // Sends packs to the same place in this rank's slots at all takers. `begin`: the pack of a slot that follows from i
+  // 0.
+  template <Team T>
+  struct SendsOn {
+    static constexpr bool kKeepsAll = true;  // for norms: they send every row
+    static constexpr std::uint32_t kKnown = known_size != 0 ? known_size - 1 : 0;
+    T& team;
+    const Session& s;
+    const Circle& takers;
+    Area area;
+    std::uint64_t begin;
+    Pack* slots[kKnown == 0 ? 1 : kKnown] = {};  // of the ranks of turns 1 …, if their number is known
+
+    WEFT_FN Pack* slot_of(std::uint32_t turn) const {
+      return slot(s, takers.rank_in_turn(s.rank(), turn), area, s.rank());
+    }
+    WEFT_FN void find_slots() {
+      if constexpr (kKnown != 0) {
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kKnown; ++k) slots[k] = 1 + k < takers.size ? slot_of(1 + k) : nullptr;
+      }
+    }
+    WEFT_FN void operator()(std::uint32_t i, const Pack& payload) const {
+      if constexpr (kKnown == 0) {
+        for (std::uint32_t turn = 1; turn < takers.size; ++turn) put_unit(team, s, slot_of(turn) + begin + i, payload);
+      } else {
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kKnown; ++k) {
+          if (1 + k < takers.size) put_unit(team, s, slots[k] + begin + i, payload);
+        }
+      }
+    }
+  };
+
   // Sends every owner this rank's part of its shard.
   template <Team T, class Table>
   static WEFT_FN void send_parts(T& team, const Session& s, const CrossingWork& work, const Table& table) {

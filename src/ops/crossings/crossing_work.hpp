@@ -19,6 +19,11 @@ struct CrossingWork {
 
   // Packs of payload.
   WEFT_FN std::uint64_t units(std::uint64_t rows) const { return (rows * row_bytes + sizeof(Pack) - 1) / sizeof(Pack); }
+  // If it is known that they have less than 4 GiB.
+  WEFT_FN std::uint32_t few_units(std::uint32_t rows) const {
+    constexpr std::uint32_t unit = sizeof(Pack);
+    return (rows * static_cast<std::uint32_t>(row_bytes) + unit - 1) / unit;
+  }
   // Rows of the input, and of the output.
   template <bool aligned16>
   WEFT_FN Rows<aligned16> rows_from(std::uint64_t first, std::uint64_t rows) const {

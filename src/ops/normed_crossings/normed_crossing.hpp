@@ -154,7 +154,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
     const NormWork own = work.norm_at(first_row);
     Pack* const slots = Units::slot(s, s.rank(), Units::parts(s), 0);
     const auto rows = static_cast<std::uint32_t>(table.rows_of(s.rank()));
-    SendsOn<T> send{team, s, takers, {}, 0};
+    typename Units::template SendsOn<T> send{team, s, takers, Units::sums(s), 0};
     send.find_slots();
     std::uint32_t uses = 0;
     for (std::uint32_t row = team.block_rank() - 1; row < rows; row += team.blocks() - 1) {
@@ -193,39 +193,6 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
     R::begin(sum, pack);
     return R::finish(sum);
   }
-
-  // Sends packs of a row that begins at pack `begin` of this rank's shard.
-  template <Team T>
-  struct SendsOn {
-    static constexpr bool kKeepsAll = true;
-    static constexpr std::uint32_t kKnown = known_size != 0 ? known_size - 1 : 0;
-    T& team;
-    const Session& s;
-    const Circle& takers;
-    Pack* slot[kKnown == 0 ? 1 : kKnown];  // of the ranks of turns 1 …, if their number is known
-    std::uint64_t begin;
-
-    WEFT_FN Pack* slot_of(std::uint32_t turn) const {
-      return Units::slot(s, takers.rank_in_turn(s.rank(), turn), Units::sums(s), s.rank());
-    }
-    WEFT_FN void find_slots() {
-      if constexpr (kKnown != 0) {
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kKnown; ++k) slot[k] = 1 + k < takers.size ? slot_of(1 + k) : nullptr;
-      }
-    }
-    WEFT_FN void operator()(std::uint32_t i, const Pack& payload) const {
-      if constexpr (kKnown == 0) {
-        for (std::uint32_t turn = 1; turn < takers.size; ++turn)
-          Units::put_unit(team, s, slot_of(turn) + begin + i, payload);
-      } else {
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kKnown; ++k) {
-          if (1 + k < takers.size) Units::put_unit(team, s, slot[k] + begin + i, payload);
-        }
-      }
-    }
-  };
 };
 
 }  // namespace weft::detail

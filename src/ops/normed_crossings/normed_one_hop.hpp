@@ -41,14 +41,12 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
     const std::uint64_t row_bytes = std::uint64_t{work.norm.row_packs} * sizeof(Pack);
     const Rows<true> residual(work.norm.residual, table.rows_of(s.rank()), row_bytes,
                               work.norm.residual_stride * sizeof(Pack));
+    Pack payload = residual.load(start);  // it travels while slots are found
     const std::uint64_t behind = packs_of_group(work, table, s.rank());
-    for (std::uint64_t i = start; i < residual.packs(); i += step) {
-      const Pack payload = residual.get(i);
-      for (std::uint32_t turn = 1; turn < takers.size; ++turn) {
-        Pack* const to = Units::slot(s, takers.rank_in_turn(s.rank(), turn), area(s), s.rank());
-        Units::put_unit(team, s, to + behind + i, payload);
-      }
-    }
+    typename Units::template SendsOn<T> send_on{team, s, takers, area(s), behind};
+    send_on.find_slots();
+    for (std::uint64_t i = start; i < residual.packs(); i += step, payload = residual.load(i))
+      send_on(static_cast<std::uint32_t>(i), payload);
   }
 
   // Sums and norms all rows that this rank takes. A block serves a row.

@@ -6,5 +6,3 @@ add_library(weft-oracle STATIC EXCLUDE_FROM_ALL ${oracle_files})
 target_compile_features(weft-oracle PUBLIC cxx_std_20)
 target_include_directories(weft-oracle PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_options(weft-oracle PRIVATE ${host_flags} -Wpedantic)
-# Arithmetic on a test's own memory, without threads: ThreadSanitizer would only slow it.
-target_compile_options(weft-oracle PRIVATE -fno-sanitize=thread)

@@ -16,8 +16,8 @@ void cast(std::span<const float> values, float inverse, Bytes& to) {
 
 }  // namespace
 
-Scale scale_of(float largest, bool power_of_two) {
-  const float amax = std::max(largest, 1e-4f);
+Scale scale_of(float largest, bool power_of_two, float floor) {
+  const float amax = std::max(largest, floor);
   const float scale = amax / 448.0f;
   if (!power_of_two) return {scale, 448.0f / amax};
   if (std::isinf(amax)) return {0x1p127f, 0};
@@ -46,11 +46,11 @@ double number_of_e4m3(std::uint8_t bits) {
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-Fp8Row cast_row(std::span<const float> row, std::size_t columns, Scales scales) {
+Fp8Row cast_row(std::span<const float> row, std::size_t columns, Scales scales, float floor) {
   Fp8Row result;
   for (std::size_t begin = 0; begin < row.size(); begin += columns) {
     const auto group = row.subspan(begin, columns);
-    const Scale scale = scale_of(largest_magnitude(group), scales != Scales::f32);
+    const Scale scale = scale_of(largest_magnitude(group), scales != Scales::f32, floor);
     cast(group, scale.inverse, result.numbers);
     const Bytes bytes = stored(scale, scales);
     result.scales.insert(result.scales.end(), bytes.begin(), bytes.end());

@@ -9,9 +9,11 @@ namespace weft::oracle {
 struct Scale {
   float scale, inverse;
 };
-// The scale of columns whose largest magnitude is `largest`: max(largest, 1e-4) / 448. `power_of_two`: rounded up to
+// The floor of rows that go to experts. Norms have it from the caller.
+inline constexpr float kFloor = 1e-4f;
+// The scale of columns whose largest magnitude is `largest`: max(largest, floor) / 448. `power_of_two`: rounded up to
 // one, 2^127 at most, whose inverse then is 0.
-Scale scale_of(float largest, bool power_of_two);
+Scale scale_of(float largest, bool power_of_two, float floor = kFloor);
 // Scales of a row, and how they are stored: as f32, or as one byte, the exponent + 127.
 enum class Scales : std::uint8_t { f32, powers_of_two, ue8m0 };
 Bytes stored(Scale scale, Scales how);
@@ -25,7 +27,7 @@ struct Fp8Row {
   Bytes numbers, scales;
 };
 // Every `columns` columns have a scale.
-Fp8Row cast_row(std::span<const float> row, std::size_t columns, Scales scales);
+Fp8Row cast_row(std::span<const float> row, std::size_t columns, Scales scales, float floor = kFloor);
 // With one scale for everything, which is given.
 Bytes cast_row(std::span<const float> row, float scale);
 

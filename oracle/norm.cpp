@@ -51,9 +51,9 @@ float norm_factor(std::span<const float> row, float epsilon) {
   return 1.0f / std::sqrt(mean + epsilon);
 }
 
-std::vector<std::uint32_t> normed_row(Type type, std::span<const std::uint32_t> row,
-                                      std::span<const std::uint32_t> gamma, bool plus_one, float epsilon) {
-  const std::vector<float> values = values_of(type, row), weights = values_of(type, gamma);
+std::vector<std::uint32_t> normed_row(Type type, std::span<const std::uint32_t> row, std::span<const float> weights,
+                                      bool plus_one, float epsilon) {
+  const std::vector<float> values = values_of(type, row);
   const float factor = norm_factor(values, epsilon);
   std::vector<std::uint32_t> normed;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -13,8 +13,8 @@ std::vector<float> values_of(Type type, std::span<const std::uint32_t> row);
 // on h alone: packs of 8, one by one; segments of 32 packs, as a tree; segments 32 apart, one by one; these, as a tree.
 float norm_factor(std::span<const float> row, float epsilon);
 
-// row · factor · γ, from left to right, and rounded. `plus_one`: the weights are 1 + γ.
-std::vector<std::uint32_t> normed_row(Type type, std::span<const std::uint32_t> row,
-                                      std::span<const std::uint32_t> gamma, bool plus_one, float epsilon);
+// row · factor · γ, from left to right, and rounded. γ is `weights`, as they are; `plus_one`: 1 more.
+std::vector<std::uint32_t> normed_row(Type type, std::span<const std::uint32_t> row, std::span<const float> weights,
+                                      bool plus_one, float epsilon);
 
 }  // namespace weft::oracle

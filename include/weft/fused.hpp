@@ -17,14 +17,14 @@ namespace weft {
 enum class Fp8Scaling : std::uint8_t { fixed, per_token, per_128_columns };
 
 // The format of the scales that are made here.
-//   f32     max(largest magnitude, 1e-4) / 448
+//   f32     max(largest magnitude, floor) / 448
 //   ue8m0   that, rounded up to a power of two: one byte, the exponent + 127
 enum class ScaleType : std::uint8_t { f32, ue8m0 };
 
 // Rows as e4m3: the row times the inverse of its scale, rounded to nearest even; ±448 if it exceeds that, 0x7f for NaN.
-// The inverse is 1 / scale (fixed), 448 / max(largest magnitude, 1e-4) (f32), or exact (ue8m0). NaN does not count
-// among magnitudes. Ranks compare three choices, which must be the same on every rank: whether rows are made, their
-// scaling, and the type of scales made here.
+// The inverse is 1 / scale (fixed), 448 / max(largest magnitude, floor) (f32), or exact (ue8m0). NaN does not count
+// among magnitudes. Ranks compare four choices, which must be the same on every rank: whether rows are made, their
+// scaling, and the type and the floor of scales made here.
 struct Fp8Output {
   void* rows = nullptr;    // [tokens, hidden], aligned to 8 bytes; null: none are made
   std::size_t stride = 0;  // bytes from row to row, a multiple of 8; 0: hidden
@@ -36,6 +36,8 @@ struct Fp8Output {
   // by side. 1 and the (padded) number of tokens give the layout by columns that grouped GEMMs read.
   // Errc::invalid_argument if two scales would have one place.
   std::size_t scale_token_stride = 0, scale_group_stride = 0;
+  // 1e-30 … 448: the least magnitude that a scale is made for. DeepEP has 1e-4, SGLang 1e-10, vLLM's per token 1/512.
+  float floor = 1e-4f;
 };
 
 // Tensors are [tokens, hidden], aligned to 16 bytes; strides are elements from row to row, multiples of 8, and 0 stands
@@ -44,7 +46,7 @@ struct AllReduceRmsNormArgs {
   const void* input = nullptr;      // this rank's part of the sum
   const void* residual = nullptr;   // the same on every rank; null: there is none, as in a model's first block
   void* residual_output = nullptr;  // also if there is no residual
-  const void* gamma = nullptr;      // [hidden], aligned to 16 bytes
+  const void* gamma = nullptr;      // [hidden] of `type`, or of f32, aligned to 16 bytes
   void* output = nullptr;           // normed rows of `type`; may be null if fp8 is made
   Fp8Output fp8 = {};
   std::size_t tokens = 0;  // up to 2^31, 0 included; the same on every rank
@@ -53,6 +55,7 @@ struct AllReduceRmsNormArgs {
   DataType type = DataType::bf16;              // or f16
   float epsilon = 1e-6f;                       // 0 … 1e30; the same on every rank, as is …
   bool gamma_plus_one = false;                 // … this: the weights are 1 + γ, as Gemma's are
+  bool gamma_f32 = false;                      // … and this: γ is of f32 and used as it is
   Algorithm algorithm = Algorithm::automatic;  // or one_shot, or two_shot
   Stream stream = nullptr;
   std::uint32_t tag = 0;
@@ -85,7 +88,7 @@ struct CrossingRmsNormArgs {
   const void* input = nullptr;      // gather: this group's rows; scatter: all slots. Partial sums
   const void* residual = nullptr;   // this rank's shard; null, on every rank: there is none
   void* residual_output = nullptr;  // this rank's shard; may be `residual`, with the same stride
-  const void* gamma = nullptr;      // [hidden]
+  const void* gamma = nullptr;      // [hidden] of `type`, or of f32
   void* output = nullptr;           // gather: all slots; scatter: this group's rows. Null if only fp8 is made
   Fp8Output fp8 = {};               // rows and scales of the same tokens as `output`
   std::size_t hidden = 0;           // a multiple of 8, up to 65,536; the same on every rank
@@ -93,6 +96,7 @@ struct CrossingRmsNormArgs {
   DataType type = DataType::bf16;  // or f16
   float epsilon = 1e-6f;           // 0 … 1e30; the same on every rank, as is …
   bool gamma_plus_one = false;     // … this: the weights are 1 + γ
+  bool gamma_f32 = false;          // … and this: γ is of f32
   std::size_t group_ranks = 1;     // a divisor of the group's size; the same on every rank
   Counts counts = {};              // of every rank's shard; with a `sharding` only if group_ranks is 1
   // Rows for which there is room: this rank's capacities. Outputs have fewer than 2^32 packs of 16 bytes.

@@ -12,13 +12,15 @@ struct PyFp8 {
   Fp8Scaling scaling;
   ScaleType scale_type;
   std::size_t scale_token_stride, scale_group_stride;
+  float floor;
 };
 
 void give_fp8(auto& args, const PyFp8& of, Tensors& tensors) {
   args.fp8 = {.scaling = of.scaling,
               .scale_type = of.scale_type,
               .scale_token_stride = of.scale_token_stride,
-              .scale_group_stride = of.scale_group_stride};
+              .scale_group_stride = of.scale_group_stride,
+              .floor = of.floor};
   const Tensor rows = tensors.output("fp8.rows", of.rows);
   const auto scales = tensors.optional("fp8.scales", of.scales, Access::write);
   const auto scale = tensors.optional("fp8.scale", of.scale, Access::read);
@@ -85,25 +87,27 @@ rows: [tokens, hidden] of e4m3 or u8. scaling: "fixed", "per_token" or "per_128_
 scale: "fixed": the one scale, f32 [1], which the caller gives.
 scales: the others' output, [tokens] or [tokens, hidden / 128]; scale_type "f32", or "ue8m0" in bytes (u8).
 scale_token_stride, scale_group_stride: scales from one row's to the next row's, and from one group of columns' to the
-    next group's; 0: rows side by side. 1 and the padded number of tokens give the layout by columns of grouped GEMMs.)doc")
+    next group's; 0: rows side by side. 1 and the padded number of tokens give the layout by columns of grouped GEMMs.
+floor: the least magnitude that a scale is made for, 1e-30 to 448. DeepEP has 1e-4, SGLang 1e-10.)doc")
       .def(
           "__init__",
           [](PyFp8* self, nb::object rows, nb::object scales, nb::object scale, const char* scaling,
-             const char* scale_type, std::size_t scale_token_stride, std::size_t scale_group_stride) {
+             const char* scale_type, std::size_t scale_token_stride, std::size_t scale_group_stride, float floor) {
             new (self) PyFp8{std::move(rows),
                              std::move(scales),
                              std::move(scale),
                              value_of<Fp8Scaling>("scaling", scaling),
                              value_of<ScaleType>("scale_type", scale_type),
                              scale_token_stride,
-                             scale_group_stride};
+                             scale_group_stride,
+                             floor};
           },
           nb::arg("rows"), nb::arg("scales") = nb::none(), nb::kw_only(), nb::arg("scale") = nb::none(),
           nb::arg("scaling") = "per_token", nb::arg("scale_type") = "f32", nb::arg("scale_token_stride") = 0,
-          nb::arg("scale_group_stride") = 0,
+          nb::arg("scale_group_stride") = 0, nb::arg("floor") = Fp8Output().floor,
           nb::sig("def __init__(self, rows: object, scales: object = None, *, scale: object = None, "
                   "scaling: str = 'per_token', scale_type: str = 'f32', scale_token_stride: int = 0, "
-                  "scale_group_stride: int = 0) -> None"));
+                  "scale_group_stride: int = 0, floor: float = 0.0001) -> None"));
 
   group.def("all_reduce_rms_norm", all_reduce_rms_norm, nb::arg("output").none(), nb::arg("residual_output"),
             nb::arg("input"), nb::arg("gamma"), nb::arg("residual") = nb::none(), nb::kw_only(),
@@ -119,8 +123,8 @@ A layer's sum, residual and RMSNorm in one call, with the bits of the three call
 
 residual_output = sum over ranks of inputs + residual; output = residual_output / rms(residual_output) · gamma.
 
-Matrices are [tokens, hidden] of bf16 or f16, rows 16 bytes aligned; gamma is [hidden]. `residual`, the same on every
-rank, may be None. `residual_output` may be `residual`, and `output` may be `input`. `output` may be None if `fp8` is
+Matrices are [tokens, hidden] of bf16 or f16, rows 16 bytes aligned; gamma is [hidden] of their type, or of f32, which
+is used as it is. `residual`, the same on every rank, may be None. `residual_output` may be `residual`, and `output` may be `input`. `output` may be None if `fp8` is
 made. gamma_plus_one: the weights are 1 + gamma, as Gemma's are. algorithm: "automatic", "one_shot" or "two_shot".)doc");
 
   group.def("gather_sums_rms_norm", cross_with_norm<weft::gather_sums_rms_norm>, nb::arg("output").none(),
@@ -140,7 +144,7 @@ as all_reduce_rms_norm makes them; all_gather_v among all ranks. Groups are `gro
 (ParallelLayout.attn_tp). counts: of every rank's shard of its group's rows, as all_gather_counts makes them. In memory
 of the group's device, one captured graph serves every batch.
 
-Matrices are of bf16 or f16, rows 16 bytes aligned; gamma is [hidden].
+Matrices are of bf16 or f16, rows 16 bytes aligned; gamma is [hidden] of their type, or of f32.
 input: [capacity for a group's rows, hidden]: this rank's part of the sums of its group's rows, shard behind shard.
 residual, residual_output: [capacity for this rank's shard, hidden]. `residual` may be None, or `residual_output` itself.
 output: [capacity for all slots, hidden]; it shares no memory with the input. None, if `fp8` is made: rows cross the

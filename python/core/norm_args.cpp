@@ -33,13 +33,14 @@ void* address_or(const Tensor& tensor, Address* other) {
 template <class Args>
 Args normed_args(const NormTensors& given, const Matrix& matrix) {
   const Tensor &in = *given.input, &gamma = *given.gamma;
-  check_dense("gamma", gamma, {matrix.hidden, name_of(in.type)});
+  check_dense("gamma", gamma, {matrix.hidden, name_of(in.type), "f32"});
   if (gamma.count() != matrix.hidden)
     reject(fmt::format("gamma: {} elements; hidden is {}", gamma.count(), matrix.hidden));
   Args args;
   args.input = in.data;
   args.residual_output = address_or(*given.residual_output, gamma.data);
   args.gamma = gamma.data;
+  args.gamma_f32 = name_of(gamma.type) == "f32";
   args.hidden = matrix.hidden;
   args.input_stride = matrix.stride;
   args.type = data_type_of("input", in);

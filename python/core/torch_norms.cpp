@@ -10,7 +10,8 @@ constexpr const char* kNormTensors =
     "Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual, "
     "Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale";
 constexpr const char* kNormRules =
-    "int scaling, int scale_type, int scale_token_stride, int scale_group_stride, float epsilon, bool gamma_plus_one";
+    "int scaling, int scale_type, int scale_token_stride, int scale_group_stride, float scale_floor, float epsilon, "
+    "bool gamma_plus_one";
 
 // Tensors and rules of a call with a norm, in the schema's order.
 struct NormOnStack {
@@ -35,6 +36,7 @@ struct NormOnStack {
     args.fp8.scale_type = static_cast<ScaleType>(stack.integer());
     args.fp8.scale_token_stride = static_cast<std::size_t>(stack.integer());
     args.fp8.scale_group_stride = static_cast<std::size_t>(stack.integer());
+    args.fp8.floor = stack.real();
     args.epsilon = stack.real();
     args.gamma_plus_one = stack.flag();
     if (rows) set_fp8(args, {&*rows, address(scales), address(scale)});

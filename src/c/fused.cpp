@@ -6,7 +6,7 @@ template <>
 struct Mirror<weft_fp8_output> {
   using Cpp = Fp8Output;
   static constexpr const char* name = "weft_fp8_output";
-  static constexpr std::size_t least = sizeof(weft_fp8_output);
+  static constexpr std::size_t least = offsetof(weft_fp8_output, floor);
   static void fields(auto& c, auto& cpp, auto copy) {
     copy(c.rows, cpp.rows);
     copy(c.stride, cpp.stride);
@@ -16,6 +16,7 @@ struct Mirror<weft_fp8_output> {
     copy(c.scale_type, cpp.scale_type);
     copy(c.scale_token_stride, cpp.scale_token_stride);
     copy(c.scale_group_stride, cpp.scale_group_stride);
+    copy(c.floor, cpp.floor);
   }
 };
 
@@ -31,6 +32,7 @@ void norm_fields(auto& c, auto& cpp, auto copy) {
   copy(c.type, cpp.type);
   copy(c.epsilon, cpp.epsilon);
   copy(c.gamma_plus_one, cpp.gamma_plus_one);
+  copy(c.gamma_f32, cpp.gamma_f32);
   launch_fields(c, cpp, copy);
 }
 
@@ -50,7 +52,7 @@ template <>
 struct Mirror<weft_crossing_rms_norm_args> {
   using Cpp = CrossingRmsNormArgs;
   static constexpr const char* name = "weft_crossing_rms_norm_args";
-  static constexpr std::size_t least = sizeof(weft_crossing_rms_norm_args);
+  static constexpr std::size_t least = offsetof(weft_crossing_rms_norm_args, gamma_f32);
   static void fields(auto& c, auto& cpp, auto copy) {  // besides fp8 and counts
     norm_fields(c, cpp, copy);
     copy(c.group_ranks, cpp.group_ranks);

@@ -8,14 +8,18 @@
 
 namespace weft::detail {
 
+// The least magnitude that a scale is made for, of rows on their way to experts. Norms have it from the caller.
+inline constexpr float kFp8Floor = 1e-4f;
+
 template <DataType type>
 struct Fp8Cast {
   struct Scale {
     float scale, inverse;
   };
-  // `power_of_two`: rounded up to one, for UE8M0; its biased exponent is the scale's bits from the 23rd up.
-  static WEFT_FN Scale scale_for(float largest, bool power_of_two) {
-    const float amax = max_number(largest, 1e-4f);  // rows of zeros have a scale, too
+  // `floor`: rows of zeros have a scale, too. `power_of_two`: rounded up to one, for UE8M0; its biased exponent is the
+  // scale's bits from the 23rd up.
+  static WEFT_FN Scale scale_for(float largest, float floor, bool power_of_two) {
+    const float amax = max_number(largest, floor);
     if (!power_of_two) return {amax / 448.0f, 448.0f / amax};
     const std::uint32_t up = (bits_of<std::uint32_t>(amax / 448.0f) + 0x7fffffu) >> 23;
     const std::uint32_t exponent = up < 254 ? up : 254;

@@ -66,7 +66,8 @@ enum class Moving : std::uint8_t {
 struct NormForm {
   detail::RowScaling scaling = detail::RowScaling::per_token;  // of its cast to e4m3
   bool power_of_two = false;
-  bool gamma_plus_one = false;
+  float floor = 1e-4f;  // the least magnitude that a scale is made for
+  bool gamma_plus_one = false, gamma_f32 = false;
   bool residual = true;      // else there is none to add
   bool output = true;        // else the row is only made in e4m3
   bool apart = false;        // a pack lies between rows, and scales of one group of columns lie together

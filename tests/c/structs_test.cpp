@@ -35,13 +35,13 @@ static_assert(ends_with<weft_send_receive_args>(offsetof(weft_send_receive_args,
 static_assert(ends_with<weft_gather_args>(offsetof(weft_gather_args, threads), 4));
 static_assert(ends_with<weft_scatter_args>(offsetof(weft_scatter_args, threads), 4));
 static_assert(ends_with<weft_all_gather_counts_args>(offsetof(weft_all_gather_counts_args, stream), 8));
-static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, scale_group_stride), 8));
-static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, threads), 4));
+static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, reserved), 4));
+static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, reserved), 4));
 static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, reserved), 4));
 static_assert(ends_with<weft_all_to_all_columns_args>(offsetof(weft_all_to_all_columns_args, reserved), 4));
 static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, threads), 4));
 static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, threads), 4));
-static_assert(ends_with<weft_crossing_rms_norm_args>(offsetof(weft_crossing_rms_norm_args, threads), 4));
+static_assert(ends_with<weft_crossing_rms_norm_args>(offsetof(weft_crossing_rms_norm_args, reserved), 4));
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));
 static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe_dense_tp), 4));
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
@@ -129,6 +129,7 @@ TEST(CStructs, HaveTheDefaultsOfCpp) {
   EXPECT_EQ(counts.group_ranks, 1u);
   EXPECT_EQ(counts.sharding, WEFT_SHARDING_BALANCED);
   EXPECT_EQ(initialised(weft_fp8_output_init).scaling, WEFT_FP8_PER_TOKEN);
+  EXPECT_EQ(initialised(weft_fp8_output_init).floor, 1e-4f);
   EXPECT_EQ(initialised(weft_all_reduce_rms_norm_args_init).epsilon, 1e-6f);
   EXPECT_EQ(initialised(weft_all_gather_columns_args_init).scale, 1.0f);
   EXPECT_EQ(initialised(weft_all_to_all_columns_args_init).scale, 1.0f);
@@ -171,6 +172,56 @@ TEST(CStructs, OfAnOlderCallerTakeTheDefaults) {
   expect_says(weft_last_message(), "older than the header");
   args.size = 0;
   EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
+}
+
+// A caller of before `floor` and `gamma_f32` has 1e-4, and weights of the rows' type.
+TEST(CStructs, OfACallerWithoutFloorsAndWeightsOfF32) {
+  const OneRank rank;
+  alignas(16) std::array<std::uint16_t, 16> input = {}, sums = {}, gamma = {};
+  alignas(16) std::array<std::uint16_t, 8> output = {};
+  alignas(8) std::array<std::uint8_t, 8> rows = {};
+  input.fill(0x3f80);
+  // 3 and 2 in turn; as f32 all are 2.0039, which is 2 as bf16.
+  for (std::size_t i = 0; i < gamma.size(); ++i) gamma[i] = i % 2 == 0 ? 0x4040 : 0x4000;
+  float scale = 0;
+  auto fp8 = initialised(weft_fp8_output_init);
+  fp8.rows = rows.data();
+  fp8.scales = &scale;
+  fp8.floor = 448;
+  auto args = initialised(weft_all_reduce_rms_norm_args_init);
+  auto crossing = initialised(weft_crossing_rms_norm_args_init);
+  std::int32_t count = 1;
+  auto counts = initialised(weft_counts_init);
+  counts.rows = &count;
+  crossing.counts = &counts;
+  crossing.input_rows = crossing.shard_rows = crossing.output_rows = args.tokens = 1;
+  const auto set = [&](auto& of) {
+    of.input = input.data();
+    of.residual_output = sums.data();
+    of.gamma = gamma.data();
+    of.output = output.data();
+    of.hidden = 8;
+    of.fp8 = &fp8;
+    of.epsilon = 0;
+    of.gamma_f32 = 1;
+  };
+  set(args);
+  set(crossing);
+  const auto expect = [&](std::uint16_t normed, float scaled) {
+    expect_ok(weft_all_reduce_rms_norm(rank.world(), &args));
+    EXPECT_EQ(output[0], normed);
+    EXPECT_EQ(scale, scaled);
+    output[0] = 0, scale = 0;
+    expect_ok(weft_gather_sums_rms_norm(rank.world(), &crossing));
+    EXPECT_EQ(output[0], normed);
+    EXPECT_EQ(scale, scaled);
+  };
+  expect(0x4000, 1.0f);
+  args.size = offsetof(weft_all_reduce_rms_norm_args, gamma_f32);
+  crossing.size = offsetof(weft_crossing_rms_norm_args, gamma_f32);
+  expect(0x4040, 1.0f);
+  fp8.size = offsetof(weft_fp8_output, floor);
+  expect(0x4040, 3.0f / 448);
 }
 
 // A caller of before `op` sums.

@@ -87,7 +87,7 @@ def operations_of(text):
 
 # Fields that are choices, and no tensor, length or stream. A few follow from the tensors.
 CHOICES = {"ReduceOp", "Algorithm", "Sharding", "Padding", "float", "bool", "int", "std::uint32_t", "Launch"}
-OF_TENSORS = {"output_f32"}
+OF_TENSORS = {"output_f32", "gamma_f32"}
 
 
 def choices_of(cpp):

@@ -218,6 +218,27 @@ TEST_P(NormedCrossingMisfits, AreNamedAndWriteNothing) {
   EXPECT_TRUE(named) << endings[0].what << "\n" << endings[3].what;
 }
 
+// Ranks whose weights or scales would differ.
+TEST(NormedCrossingArguments, DifferentCallsAreFound) {
+  const std::function<void(Norm&)> changes[] = {[](Norm&) {}, [](Norm& n) { n.gamma_f32 = true; },
+                                                [](Norm& n) { n.floor = 1e-10f; }};
+  for (const bool gathers : {true, false}) {
+    for (const auto& change : changes) {
+      const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+        NormedCrossing call{
+            .gathers = gathers, .counts = {1, 1}, .group_ranks = 2, .norm = {.hidden = 128, .fp8 = true}};
+        if (rank == 1) change(call.norm);
+        run_on_cpu_rank(communicator, call);
+      });
+      if (&change == changes) {
+        expect_all_well(endings);
+        continue;
+      }
+      for (const Ending& ending : endings) expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "change");
+    }
+  }
+}
+
 TEST(NormedCrossingArguments, ErrorsNameTheValueAndTheRange) {
   struct alignas(16) Memory {
     std::byte bytes[4096];
@@ -252,6 +273,9 @@ TEST(NormedCrossingArguments, ErrorsNameTheValueAndTheRange) {
   expect_says(says([](Args& a, std::byte*) { a.type = DataType::f32; }), "type: f32 is neither bf16 nor f16");
   expect_says(says([](Args& a, std::byte*) { a.hidden = 12; }), "hidden: 12 is not a multiple of 8");
   expect_says(says([](Args& a, std::byte*) { a.epsilon = -1; }), "epsilon: -1 is not a number between 0 and 1e30");
+  expect_says(says([](Args& a, std::byte* at) { a.fp8 = {.rows = at + 3072, .scales = at + 3584, .floor = 0}; }),
+              "fp8.floor: 0 is not a number between 1e-30 and 448");
+  expect_says(says([](Args& a, std::byte* at) { a.gamma = at + 2048 - 256, a.gamma_f32 = true; }), "overlaps gamma");
   expect_says(says([](Args& a, std::byte*) { a.output = nullptr; }), "output: null, and no fp8.rows either");
   expect_says(says([](Args& a, std::byte*) { a.residual_output = nullptr; }), "residual_output");
   expect_says(says([](Args& a, std::byte* at) { a.output = at; }), "overlap");

@@ -58,6 +58,7 @@ TEST_P(RmsNorm, RowsOfModels) {
           {.tokens = hidden > 10'000 ? 1u : 3u, .hidden = hidden, .fp8 = true, .scaling = scaling, .seed = 5});
     }
     norms.push_back({.tokens = 2, .hidden = hidden - 8, .algorithm = Algorithm::two_shot, .seed = 6});
+    norms.push_back({.tokens = 2, .hidden = hidden, .gamma_plus_one = hidden % 3 == 0, .gamma_f32 = true, .seed = 7});
   }
   expect_right(GetParam(), cpu_config(), norms);
   expect_right(GetParam(), small_buffers(), norms);
@@ -78,6 +79,7 @@ TEST_P(RmsNorm, BuffersSmallerThanARowDoNotShow) {
                         .hidden = hidden,
                         .residual_in_place = true,
                         .output_in_place = hidden % 128 == 8,
+                        .gamma_f32 = hidden % 3 == 0,
                         .fp8 = true,
                         .scaling = hidden % 128 == 0 ? Fp8Scaling::per_128_columns : Fp8Scaling::per_token,
                         .algorithm = algorithm,
@@ -103,6 +105,7 @@ TEST_P(RmsNorm, IsTheUnfusedSequence) {
                     .type = i % 2 == 0 ? DataType::bf16 : DataType::f16,
                     .fill = Fill::random,
                     .gamma_plus_one = i >= 6,
+                    .gamma_f32 = i % 4 >= 2,
                     .algorithm = i % 3 == 2 ? Algorithm::automatic : algorithm,
                     .seed = 9 + i};
     expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -114,7 +117,7 @@ TEST_P(RmsNorm, IsTheUnfusedSequence) {
       const std::size_t bytes = norm.tokens * norm.hidden * 2;
       alignas(16) static thread_local std::byte memory[3][5200];
       const Bytes input = content(kInput, bytes), residual = content(kResidual, bytes),
-                  gamma = content(kGamma, norm.hidden * 2);
+                  gamma = content(kGamma, norm.hidden * (norm.gamma_f32 ? 4 : 2));
       Bytes sum(bytes);
       all_reduce(
           communicator,
@@ -132,6 +135,7 @@ TEST_P(RmsNorm, IsTheUnfusedSequence) {
                                          .hidden = norm.hidden,
                                          .type = norm.type,
                                          .gamma_plus_one = norm.gamma_plus_one,
+                                         .gamma_f32 = norm.gamma_f32,
                                          .algorithm = norm.algorithm});
       for (std::size_t i = 0; i < bytes / 2; ++i) {
         ASSERT_EQ(get(memory[1], norm.type, i), unfused.residual[i]) << i;
@@ -307,15 +311,17 @@ TEST(RmsNormArguments, DifferentCallsAreFound) {
                                                 [](Norm& n) { n.residual = false; },
                                                 [](Norm& n) { n.epsilon = 1e-5f; },
                                                 [](Norm& n) { n.gamma_plus_one = true; },
+                                                [](Norm& n) { n.gamma_f32 = true; },
                                                 [](Norm& n) { n.fp8 = true; },
                                                 [](Norm& n) { n.scaling = Fp8Scaling::per_128_columns; },
                                                 [](Norm& n) { n.scaling = Fp8Scaling::fixed; },
                                                 [](Norm& n) { n.scale_type = ScaleType::ue8m0; },
+                                                [](Norm& n) { n.floor = 1e-10f; },
                                                 [](Norm& n) { n.algorithm = Algorithm::two_shot; },
                                                 [](Norm& n) { n.tag = 1; }};
   for (std::size_t i = 0; i < std::size(changes); ++i) {
     const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
-      Norm norm{.tokens = 2, .hidden = 128, .fp8 = i > 6};
+      Norm norm{.tokens = 2, .hidden = 128, .fp8 = i > 7};
       if (rank == 1) changes[i](norm);
       run_on_cpu_rank(communicator, norm);
     });
@@ -326,14 +332,15 @@ TEST(RmsNormArguments, DifferentCallsAreFound) {
 }
 
 // Ranks may differ in arguments that the call does not use.
-TEST(RmsNormArguments, ScaleTypesOfNoScalesAreNotCompared) {
+TEST(RmsNormArguments, TypesAndFloorsOfNoScalesAreNotCompared) {
   for (const bool fp8 : {false, true}) {
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
       run_on_cpu_rank(communicator, Norm{.tokens = 2,
                                          .hidden = 128,
                                          .fp8 = fp8,
                                          .scaling = Fp8Scaling::fixed,
-                                         .scale_type = rank == 0 ? ScaleType::f32 : ScaleType::ue8m0});
+                                         .scale_type = rank == 0 ? ScaleType::f32 : ScaleType::ue8m0,
+                                         .floor = rank == 0 ? 1e-4f : 1e-10f});
     }));
   }
 }

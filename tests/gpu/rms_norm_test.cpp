@@ -44,12 +44,14 @@ TEST_P(GpuRmsNorm, RowsOfModels) {
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
         norms.push_back({.tokens = tokens,
                          .hidden = hidden,
+                         .gamma_f32 = algorithm == Algorithm::two_shot,
                          .fp8 = true,
                          .scaling = tokens == 1 ? Fp8Scaling::per_token : Fp8Scaling::per_128_columns,
                          .algorithm = algorithm,
                          .seed = 5});
       }
-      norms.push_back({.tokens = tokens, .hidden = hidden - 8, .type = DataType::f16, .seed = 6});
+      norms.push_back(
+          {.tokens = tokens, .hidden = hidden - 8, .type = DataType::f16, .gamma_f32 = tokens == 1, .seed = 6});
     }
   }
   expect_right(world, norms);
@@ -66,6 +68,7 @@ TEST_P(GpuRmsNorm, LargestBlocks) {
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
         norms.push_back({.tokens = 11,
                          .hidden = hidden,
+                         .gamma_f32 = algorithm == Algorithm::one_shot,
                          .fp8 = scaling != Fp8Scaling::fixed,
                          .scaling = scaling,
                          .algorithm = algorithm,

@@ -21,6 +21,18 @@ TEST(OracleFp8, Scales) {
   expect_scale(0, false, 0x1.df595ap-23f, 4480000);  // 1e-4/448 is 2.232143e-7
 }
 
+// 0.875/448 is 2^-9.
+TEST(OracleFp8, FloorsAreTheCallers) {
+  for (const bool power_of_two : {false, true}) {
+    EXPECT_EQ(scale_of(0.5f, power_of_two, 0.875f).scale, 0x1p-9f);
+    EXPECT_EQ(scale_of(0, power_of_two, 0.875f).inverse, 512);
+    EXPECT_EQ(scale_of(448, power_of_two, 0.875f).scale, 1);
+  }
+  const std::vector<float> zero{0};
+  EXPECT_EQ(cast_row(zero, 1, Scales::f32, 0.875f).scales, stored({0x1p-9f, 512}, Scales::f32));
+  EXPECT_EQ(cast_row(zero, 1, Scales::f32).scales, cast_row(zero, 1, Scales::f32, 1e-4f).scales);
+}
+
 // 1/448 is not exact in f32, and 1 by that 447.99997; the inverse is 448 by 1.
 TEST(OracleFp8, InversesAreRoundedOnce) {
   EXPECT_EQ(scale_of(1, false).inverse, 448);

@@ -76,14 +76,21 @@ TEST(OracleNorms, SegmentsThirtyTwoApartComeFirst) {
 // 2 · 0.5 · 1, or · (1 + 1).
 TEST(OracleNorms, WeightsMayBeOneMore) {
   const std::vector<std::uint32_t> twos(8, 0x4000), ones(8, 0x3f80);
-  EXPECT_EQ(normed_row(Type::bf16, twos, ones, false, 0), ones);
-  EXPECT_EQ(normed_row(Type::bf16, twos, ones, true, 0), twos);
+  EXPECT_EQ(normed_row(Type::bf16, twos, std::vector<float>(8, 1), false, 0), ones);
+  EXPECT_EQ(normed_row(Type::bf16, twos, std::vector<float>(8, 1), true, 0), twos);
+}
+
+// 1 + 2^-8 is a tie between 1 and 1 + 2^-7, which a weight of f32 may be just above.
+TEST(OracleNorms, WeightsAreNotRounded) {
+  const std::vector<std::uint32_t> ones(8, 0x3f80), above(8, 0x3f81);
+  EXPECT_EQ(normed_row(Type::bf16, ones, std::vector<float>(8, 0x1p-8f), true, 0), ones);
+  EXPECT_EQ(normed_row(Type::bf16, ones, std::vector<float>(8, 0x1p-8f + 0x1p-20f), true, 0), above);
 }
 
 // 2^-60 has a factor of 2^60, so 1, by a γ of 2^100. The factor by γ first would be more than f32 has.
 TEST(OracleNorms, ProductsAreMadeFromLeftToRight) {
   const std::vector<std::uint32_t> small(8, 0x2180), large(8, 0x7180);
-  EXPECT_EQ(normed_row(Type::bf16, small, large, false, 0), large);
+  EXPECT_EQ(normed_row(Type::bf16, small, std::vector<float>(8, 0x1p100f), false, 0), large);
 }
 
 }  // namespace

@@ -120,12 +120,12 @@ std::vector<std::int32_t> table_of_counts(const std::vector<std::int32_t>& said,
       {columns, group_ranks, sharding_of(sharding), split_slots, padding_of(padding), slot_rows}, said);
 }
 
-// (residual_output, output) of rows of bf16 or f16.
+// (residual_output, output) of rows of bf16 or f16. `gamma`: of the rows' type, or of f32.
 nb::tuple normed(const std::string& type_word, const std::vector<nb::bytes>& inputs, const nb::bytes& residual,
                  const nb::bytes& gamma, std::size_t hidden, float epsilon, bool plus_one) {
   const oracle::Type type = type_of(type_word);
   const std::vector<oracle::Bytes> all = all_bytes_of(inputs);
-  const oracle::Bytes sum = oracle::reduce(type, Op::sum, all), rest = bytes_of(residual), weights = bytes_of(gamma);
+  const oracle::Bytes sum = oracle::reduce(type, Op::sum, all), rest = bytes_of(residual), given = bytes_of(gamma);
   oracle::Bytes sums(sum.size()), output(sum.size());
   const auto row_of = [&](const oracle::Bytes& tensor, std::size_t row) {
     std::vector<std::uint32_t> bits(hidden);
@@ -133,10 +133,16 @@ nb::tuple normed(const std::string& type_word, const std::vector<nb::bytes>& inp
       bits[i] = static_cast<std::uint32_t>(oracle::get(tensor, type, row * hidden + i));
     return bits;
   };
+  std::vector<float> weights(hidden);
+  if (given.size() == hidden * sizeof(float)) {
+    std::memcpy(weights.data(), given.data(), given.size());
+  } else {
+    weights = oracle::values_of(type, row_of(given, 0));
+  }
   for (std::size_t row = 0; row < sum.size() / oracle::bytes_of(type) / hidden; ++row) {
     std::vector<std::uint32_t> added = row_of(sum, row);
     if (!rest.empty()) added = oracle::add_rows(type, added, row_of(rest, row));
-    const auto result = oracle::normed_row(type, added, row_of(weights, 0), plus_one, epsilon);
+    const auto result = oracle::normed_row(type, added, weights, plus_one, epsilon);
     for (std::size_t i = 0; i < hidden; ++i) {
       oracle::put(sums, type, row * hidden + i, added[i]);
       oracle::put(output, type, row * hidden + i, result[i]);

@@ -34,15 +34,24 @@ def fp8_of(made: Made) -> weft.Fp8Output:
 @pytest.mark.parametrize("gathers", [True, False])
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("written", [("normed",), ("normed", "rows", "scales"), ("rows", "scales")])
+@pytest.mark.parametrize("f32", [False, True])
 @pytest.mark.parametrize(("padding", "slot_rows"), [("none", 0), ("aligned", 4), ("max", 0)])
 @pytest.mark.parametrize(("ranks", "group_ranks"), [(1, 1), (2, 1), (2, 2), (4, 2)])
 def test_crossings_with_a_norm(
-    gathers: bool, dtype: str, written: tuple[str, ...], padding: str, slot_rows: int, ranks: int, group_ranks: int
+    gathers: bool,
+    dtype: str,
+    written: tuple[str, ...],
+    f32: bool,
+    padding: str,
+    slot_rows: int,
+    ranks: int,
+    group_ranks: int,
 ) -> None:
-    """bf16 with a residual in place; f16 without one, and with weights of 1 + gamma."""
+    """bf16 with a residual in place; f16 without one, and with weights of 1 + gamma; gamma also as f32."""
     rows = [(3, 1, 0, 2)[rank] for rank in range(ranks)]
     slots = weft.slots_of(rows, padding, slot_rows)
-    gamma = numbers(dtype, (HIDDEN,), 99)
+    weights = "f32" if f32 else dtype
+    gamma = numbers(weights, (HIDDEN,), 99)
     rules: dict[str, Any] = {"gamma_plus_one": dtype == "f16", "epsilon": 1e-6 if dtype == "bf16" else 0.5}
 
     def work(rank: weft.Communicator) -> None:
@@ -64,7 +73,7 @@ def test_crossings_with_a_norm(
             given(fused.normed, dtype) if "normed" in written else None,
             residual,
             given(x, dtype),
-            given(gamma, dtype),
+            given(gamma, weights),
             counts,
             residual if dtype == "bf16" else None,
             group_ranks=group_ranks,
@@ -83,7 +92,7 @@ def test_crossings_with_a_norm(
             given(shard.normed, dtype),
             given(added, dtype),
             given(part[: rows[me]], dtype),
-            given(gamma, dtype),
+            given(gamma, weights),
             given(before, dtype) if dtype == "bf16" else None,
             fp8=fp8_of(shard),
             **rules,
@@ -117,6 +126,8 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"input": halves(2)}, "input: shape [2]; it must be [tokens, hidden]"),
     ({"gamma": halves(120)}, "gamma: shape [120] has 120 elements; 128 are needed"),
     ({"gamma": halves(136)}, "gamma: 136 elements; hidden is 128"),
+    ({"gamma": np.zeros(136, np.float32)}, "gamma: 136 elements; hidden is 128"),
+    ({"gamma": np.zeros(128, np.float64)}, "gamma: elements are f64; they must be f16 or f32"),
     ({"residual_output": halves(2, 64)}, "residual_output: f16 [2, 64]; it must be f16 [rows, 128]"),
     ({"residual": halves(1, 128)}, "residual: f16 [1, 128]; it must be f16 [2, 128]"),
     ({"output": np.zeros((3, 128), np.float32)}, "output: f32 [3, 128]; it must be f16 [rows, 128]"),
@@ -126,6 +137,10 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     (
         {"output": None, "fp8": weft.Fp8Output(bytes_of(5, 128), SCALES)},
         "fp8.scales: shape [3] has 3 elements; 5 are needed",
+    ),
+    (
+        {"output": None, "fp8": weft.Fp8Output(bytes_of(3, 128), SCALES, floor=0)},
+        "fp8.floor: 0 is not a number between 1e-30 and 448",
     ),
     ({"epsilon": -1.0}, "epsilon: -1 is not a number between 0 and 1e30"),
     ({"counts": weft.Counts(np.ones(1, np.int64))}, "counts.rows: elements are i64; they must be i32"),

@@ -306,10 +306,12 @@ def test_counts(group_ranks: int, padding: str, slot_rows: int) -> None:
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("plus_one", [False, True])
-def test_all_reduce_rms_norm(ranks: int, dtype: str, residual: bool, plus_one: bool) -> None:
+@pytest.mark.parametrize("f32", [False, True])
+def test_all_reduce_rms_norm(ranks: int, dtype: str, residual: bool, plus_one: bool, f32: bool) -> None:
     shape = (3, 64)
     inputs = [numbers(dtype, shape, rank) for rank in range(ranks)]
-    rest, gamma = numbers(dtype, shape, 50), numbers(dtype, (64,), 51)
+    weights = "f32" if f32 else dtype
+    rest, gamma = numbers(dtype, shape, 50), numbers(weights, (64,), 51)
     messages = [x.tobytes() for x in inputs]
     before = rest.tobytes() if residual else b""
     sums, normed = weft_oracle.normed(dtype, messages, before, gamma.tobytes(), 64, 1e-6, plus_one)
@@ -318,7 +320,7 @@ def test_all_reduce_rms_norm(ranks: int, dtype: str, residual: bool, plus_one: b
         x, added, y = inputs[rank.rank].copy(), np.zeros(shape, rest.dtype), np.zeros(shape, rest.dtype)
         call = rank.world.all_reduce_rms_norm
         old = given(rest, dtype) if residual else None
-        gammas = given(gamma, dtype)
+        gammas = given(gamma, weights)
         call(given(y, dtype), given(added, dtype), given(x, dtype), gammas, old, gamma_plus_one=plus_one)
         assert added.tobytes() == sums
         assert y.tobytes() == normed
@@ -331,5 +333,9 @@ def test_all_reduce_rms_norm(ranks: int, dtype: str, residual: bool, plus_one: b
             largest = np.abs(values.astype(np.float32).reshape(shape)).max(1)
             assert (scales == np.maximum(largest, np.float32(1e-4)) / np.float32(448)).all()
             assert (rows.max(1) >= 0x7E).all()  # the largest magnitude becomes 448, the largest of e4m3
+
+        fp8 = weft.Fp8Output(rows, scales, floor=448)
+        call(None, given(np.zeros(shape, rest.dtype), dtype), given(np.zeros_like(x), dtype), gammas, fp8=fp8)
+        assert (scales == 1).all() and not (rows & 0x7F).any()  # zeros of both signs
 
     run_ranks(ranks, work)

@@ -26,7 +26,7 @@ class Case:
         self.x = given(self.rank, (4, 16)).to(device)
         self.halves = given(self.rank, (2, 64), torch.bfloat16).to(device)
         self.fp8 = torch.float8_e4m3fn
-        self.gamma = given(9, (64,), torch.bfloat16).to(device)
+        self.gamma, self.gamma_f32 = given(9, (64,), torch.bfloat16).to(device), given(9, (64,)).to(device)
         self.rows = torch.tensor([2 + rank for rank in range(ranks)], dtype=torch.int32, device=device)
         self.end = sum(2 + rank for rank in range(ranks))
         self.words = torch.tensor([5 + self.rank, 1], dtype=torch.int32, device=device)
@@ -133,7 +133,7 @@ class Case:
         scales = torch.empty(self.halves.shape[0], device=self.device)
         residual = self.gamma.repeat(2, 1)
         self.group.all_reduce_rms_norm(
-            normed, sums, self.halves, self.gamma, residual, fp8_rows=rows, fp8_scales=scales
+            normed, sums, self.halves, self.gamma, residual, fp8_rows=rows, fp8_scales=scales, scale_floor=400.0
         )
         return [normed, sums, rows, scales]
 
@@ -170,12 +170,13 @@ class Case:
             normed,
             sums,
             self.logits,
-            self.gamma[:16],
+            self.gamma_f32[:16],
             weft.torch.Counts(self.rows),
             self.shard,
             group_ranks=self.group.size,
             fp8_rows=rows,
             fp8_scales=scales,
+            scale_floor=300.0,
         )
         return [normed, sums, rows, scales]
 

@@ -46,6 +46,36 @@ def test_gradients_are_refused_for_any_tensor() -> None:
     alone(work)
 
 
+def test_gamma_is_of_the_rows_type_or_of_float32() -> None:
+    """One and a fourth is a number of either; a little more is one of float32 alone, and rounds up to the next one."""
+
+    def work(rank: weft.Communicator) -> None:
+        group, x = weft.torch.Group(rank.world), torch.ones(1, 8, dtype=torch.bfloat16)
+        normed, sums = torch.empty_like(x), torch.empty_like(x)
+        quarter = torch.full((8,), 0.25)
+        for gamma, plus_one in ((quarter + 1, False), ((quarter + 1).bfloat16(), False), (quarter, True)):
+            group.all_reduce_rms_norm(normed, sums, x, gamma, gamma_plus_one=plus_one, epsilon=0)
+            assert (normed == 1.25).all()
+        group.all_reduce_rms_norm(normed, sums, x, quarter + 2**-8 + 2**-20, gamma_plus_one=True, epsilon=0)
+        assert (normed == 1.25 + 2**-7).all()
+        for dtype, name in ((torch.float16, "f16"), (torch.float64, "f64")):
+            with pytest.raises(weft.Error, match=f"gamma: elements are {name}; they must be bf16 or f32"):
+                group.all_reduce_rms_norm(normed, sums, x, quarter.to(dtype))
+
+    alone(work)
+
+
+def test_a_floor_of_scales_outside_of_its_range_is_refused() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group, x = weft.torch.Group(rank.world), torch.ones(1, 8, dtype=torch.bfloat16)
+        rows, scales = torch.empty(1, 8, dtype=torch.uint8), torch.empty(1)
+        for floor in (0.0, 449.0, float("nan")):
+            with pytest.raises(weft.Error, match="fp8.floor: .+ is not a number between 1e-30 and 448"):
+                group.all_reduce_rms_norm(None, x, x, x[0], fp8_rows=rows, fp8_scales=scales, scale_floor=floor)
+
+    alone(work)
+
+
 STRANGE = {
     "nine dimensions": torch.ones([1] * 9),
     "negated lazily, nine dimensions": torch._neg_view(torch.ones([1] * 9)),

@@ -69,7 +69,7 @@ def through_core(case: Case, name: str) -> list[bytes]:
         rows, scales = np.empty((2, 64), np.uint8), np.empty(2, np.float32)
         residual = case.gamma.repeat(2, 1)
         core.all_reduce_rms_norm(
-            normed, sums, case.halves, case.gamma, residual, fp8=weft.Fp8Output(rows, scales)
+            normed, sums, case.halves, case.gamma, residual, fp8=weft.Fp8Output(rows, scales, floor=400)
         )
         return [bits(normed), bits(sums), rows.tobytes(), scales.tobytes()]
     rows = case.rows.numpy()
@@ -88,11 +88,12 @@ def through_core(case: Case, name: str) -> list[bytes]:
     if name in ("gather_sums_rms_norm", "scatter_sums_rms_norm"):
         normed, sums = torch.empty_like(case.logits), torch.empty_like(case.shard)
         cast, scales = np.empty((case.end, 16), np.uint8), np.empty(case.end, np.float32)
-        of = case.logits, case.gamma[:16], weft.Counts(rows)
+        counts = weft.Counts(rows)
         if name == "scatter_sums_rms_norm":
-            core.scatter_sums_rms_norm(normed, sums, *of, group_ranks=ranks)
+            core.scatter_sums_rms_norm(normed, sums, case.logits, case.gamma[:16], counts, group_ranks=ranks)
             return [bits(normed), bits(sums)]
-        core.gather_sums_rms_norm(normed, sums, *of, case.shard, group_ranks=ranks, fp8=weft.Fp8Output(cast, scales))
+        of, fp8 = (case.logits, case.gamma_f32[:16], counts, case.shard), weft.Fp8Output(cast, scales, floor=300)
+        core.gather_sums_rms_norm(normed, sums, *of, group_ranks=ranks, fp8=fp8)
         return [bits(normed), bits(sums), cast.tobytes(), scales.tobytes()]
     if name == "take_rows":
         y = np.empty((4, 16), np.float32)

@@ -49,10 +49,15 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   add("fp8.scaling: 3 is not fixed, per token or per 128 columns",
       [](auto& a) { a.fp8.scaling = static_cast<Fp8Scaling>(3); });
   add("fp8.scale_type: 2 is not f32 or ue8m0", [](auto& a) { a.fp8.scale_type = static_cast<ScaleType>(2); });
+  for (const float floor : {0.0f, -1.0f, 9e-31f, 449.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    add(fmt::format("fp8.floor: {} is not a number between 1e-30 and 448", floor),
+        [&](auto& a) { a.fp8.floor = floor; });
+  }
   add("input: ", [&](auto& a) { a.input = memory + 8; });
   add("residual: ", [&](auto& a) { a.residual = memory + 1026; });
   add("residual_output: ", [&](auto& a) { a.residual_output = memory + 2056; });
   add("gamma: ", [&](auto& a) { a.gamma = memory + 3074; });
+  add("gamma: ", [&](auto& a) { a.gamma = memory + 3080, a.gamma_f32 = true; });
   add("output: ", [&](auto& a) { a.output = memory + 4100; });
   add("fp8.rows: ", [&](auto& a) { a.fp8.rows = memory + 5124; });
   add("fp8.scales: ", [&](auto& a) { a.fp8.scales = memory + 6146; });
@@ -70,6 +75,7 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   add("fp8.rows: overlaps residual", [&](auto& a) { a.fp8.rows = memory + 1024; });
   // Every block reads γ and writes scales.
   add("output: overlaps gamma", [&](auto& a) { a.gamma = memory + 4096 + 128; });
+  add("output: overlaps gamma", [&](auto& a) { a.gamma = memory + 4096 - 240, a.gamma_f32 = true; });
   add("residual_output: overlaps gamma", [&](auto& a) { a.gamma = memory + 2048 - 112; });
   add("fp8.scales: overlaps input", [&](auto& a) { a.fp8.scales = memory + 252; });
   add("fp8.scales: overlaps gamma", [&](auto& a) { a.fp8.scales = memory + 3072 - 4; });

@@ -65,8 +65,7 @@ NormResult shard_of(const NormedCrossing& c, const ShardLayout& layout, std::siz
     parts.emplace_back(from, from + static_cast<std::ptrdiff_t>(norm.tokens) * row);
   }
   const Bytes residual = data_of(norm, 1, static_cast<int>(owner), norm.tokens, norm.fill);
-  const Bytes gamma = data_of(norm, 2, 0, 1, norm.fill == Fill::special ? Fill::special : Fill::random);
-  return norm_of(norm, reduce(norm.type, ReduceOp::sum, parts), residual, gamma, 0.037f);
+  return norm_of(norm, reduce(norm.type, ReduceOp::sum, parts), residual, gamma_of(norm), 0.037f);
 }
 
 }  // namespace
@@ -120,9 +119,9 @@ RankNormedCrossing prepare(const NormedCrossing& c, int ranks, int rank) {
     put_rows(of.before, row, residual_stride, data_of(norm, 1, rank, layout.places[me].rows, norm.fill));
     of.after = of.before;
   }
-  made.memory[kGamma] = memory_of(row);
-  put_rows(made.memory[kGamma].before, row, row,
-           data_of(norm, 2, 0, 1, norm.fill == Fill::special ? Fill::special : Fill::random));
+  const Bytes gamma = gamma_of(norm);
+  made.memory[kGamma] = memory_of(gamma.size());
+  put_rows(made.memory[kGamma].before, gamma.size(), gamma.size(), gamma);
   made.memory[kGamma].after = made.memory[kGamma].before;
   if (norm.output) made.memory[kOutput] = memory_of(made.output_rows * stride(norm.output_gap));
   const std::size_t groups = groups_of(norm), fp8_stride = norm.hidden + norm.fp8_gap, scale = scale_bytes(norm);
@@ -203,6 +202,7 @@ void issue(const Group& group, const RankNormedCrossing& prepared,
       .type = norm.type,
       .epsilon = norm.epsilon,
       .gamma_plus_one = norm.gamma_plus_one,
+      .gamma_f32 = norm.gamma_f32,
       .group_ranks = static_cast<std::size_t>(c.group_ranks),
       .counts = {.rows = numbers,
                  .padding = c.padding,
@@ -297,12 +297,13 @@ std::vector<NormedCrossing> long_normed_crossings(int ranks, std::int32_t rows) 
       const auto seed = static_cast<std::uint32_t>(all.size());
       const NormedCrossing call{
           .gathers = gathers, .counts = counts, .group_ranks = group_ranks, .padding = Padding::max};
-      for (const Norm& norm : {Norm{.hidden = 7168, .residual_in_place = true, .seed = seed},
+      for (const Norm& norm : {Norm{.hidden = 7168, .residual_in_place = true, .gamma_f32 = true, .seed = seed},
                                Norm{.hidden = 7168,
                                .output = seed % 2 == 0,
                                .fp8 = true,
                                .scaling = Fp8Scaling::per_128_columns,
                                .scale_type = seed % 3 == 0 ? ScaleType::ue8m0 : ScaleType::f32,
+                               .floor = 1.0f / 512,
                                .scales_by_columns = true,
                                .seed = seed},
                                Norm{.hidden = 2048, .type = DataType::f16, .output = false, .fp8 = true, .seed = seed}})

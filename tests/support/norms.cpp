@@ -46,6 +46,21 @@ Bytes data_of(const Norm& norm, std::uint32_t what, int rank, std::size_t rows, 
   return input_of(c, rank);
 }
 
+Bytes gamma_of(const Norm& norm) {
+  Norm as = norm;
+  if (norm.gamma_f32) as.type = DataType::f32;
+  return data_of(as, 2, 0, 1, norm.fill == Fill::special ? Fill::special : Fill::random);
+}
+std::vector<float> weights_of(const Norm& norm, const Bytes& gamma) {
+  std::vector<std::uint32_t> bits;
+  for (std::size_t i = 0; i < norm.hidden; ++i)
+    bits.push_back(get(gamma, norm.gamma_f32 ? DataType::f32 : norm.type, i));
+  if (!norm.gamma_f32) return oracle::values_of(norm.type, bits);
+  std::vector<float> weights(norm.hidden);
+  std::memcpy(weights.data(), bits.data(), norm.hidden * sizeof(float));
+  return weights;
+}
+
 NormMemory memory_of(std::size_t bytes) {
   const Bytes canaries((kGuard + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
   return {.before = canaries, .after = canaries};
@@ -64,12 +79,13 @@ Bytes bytes_of(const std::vector<std::uint32_t>& elements) {
 
 std::string describe(const Norm& n) {
   return fmt::format(
-      "rms_norm {}[{}, {}] {} fill {}{}{}{}{}{} epsilon {} gaps {} {} {} {} {}, fp8 {} {} {}{}, seed {}, launch {}×{}",
+      "rms_norm {}[{}, {}] {} fill {}{}{}{}{}{}{} epsilon {} gaps {} {} {} {} {}, fp8 {} {} {}{} floor {}, seed {}, "
+      "launch {}×{}",
       name(n.type), n.tokens, n.hidden, name(n.algorithm), static_cast<int>(n.fill), n.residual ? " residual" : "",
       n.residual_in_place ? " in place" : "", n.output ? " output" : "", n.output_in_place ? " in place" : "",
-      n.gamma_plus_one ? " 1+γ" : "", n.epsilon, n.input_gap, n.residual_gap, n.residual_output_gap, n.output_gap,
-      n.fp8_gap, n.fp8, name(n.scaling), static_cast<int>(n.scale_type), n.scales_by_columns ? " by columns" : "",
-      n.seed, n.launch.blocks, n.launch.threads);
+      n.gamma_plus_one ? " 1+γ" : "", n.gamma_f32 ? " γ f32" : "", n.epsilon, n.input_gap, n.residual_gap,
+      n.residual_output_gap, n.output_gap, n.fp8_gap, n.fp8, name(n.scaling), static_cast<int>(n.scale_type),
+      n.scales_by_columns ? " by columns" : "", n.floor, n.seed, n.launch.blocks, n.launch.threads);
 }
 
 NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, const Bytes& gamma, float fixed) {
@@ -80,11 +96,12 @@ NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, co
   };
   const auto append = [](auto& to, const auto& what) { to.insert(to.end(), what.begin(), what.end()); };
   const std::size_t width = norm.hidden / groups_of(norm);
+  const std::vector<float> weights = weights_of(norm, gamma);
   NormResult result;
   for (std::size_t token = 0; token < norm.tokens; ++token) {
     std::vector<std::uint32_t> row = row_of(sum, token);
     if (norm.residual) row = oracle::add_rows(norm.type, row, row_of(residual, token));
-    const auto normed = oracle::normed_row(norm.type, row, row_of(gamma, 0), norm.gamma_plus_one, norm.epsilon);
+    const auto normed = oracle::normed_row(norm.type, row, weights, norm.gamma_plus_one, norm.epsilon);
     append(result.residual, row);
     append(result.output, normed);
     if (!norm.fp8) continue;
@@ -94,7 +111,7 @@ NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, co
       continue;
     }
     const oracle::Fp8Row cast = oracle::cast_row(
-        values, width, norm.scale_type == ScaleType::ue8m0 ? oracle::Scales::ue8m0 : oracle::Scales::f32);
+        values, width, norm.scale_type == ScaleType::ue8m0 ? oracle::Scales::ue8m0 : oracle::Scales::f32, norm.floor);
     append(result.fp8, cast.numbers);
     append(result.scales, cast.scales);
   }
@@ -112,18 +129,18 @@ struct NormMessages {
 };
 
 std::shared_ptr<const NormMessages> messages_of(const Norm& n, int ranks) {
-  using Key = std::tuple<int, std::size_t, std::size_t, DataType, Fill, bool, bool, float, bool, Fp8Scaling, ScaleType,
-                         std::uint32_t>;
+  using Key = std::tuple<int, std::size_t, std::size_t, DataType, Fill, bool, bool, bool, float, bool, Fp8Scaling,
+                         ScaleType, float, std::uint32_t>;
   static Memo<Key, NormMessages> messages(std::size_t{64} << 20);
-  const Key key{ranks,     n.tokens, n.hidden,  n.type,       n.fill, n.residual, n.gamma_plus_one,
-                n.epsilon, n.fp8,    n.scaling, n.scale_type, n.seed};
+  const Key key{ranks,       n.tokens,  n.hidden, n.type,    n.fill,       n.residual, n.gamma_plus_one,
+                n.gamma_f32, n.epsilon, n.fp8,    n.scaling, n.scale_type, n.floor,    n.seed};
   // Inputs, and results of 32 bits per element.
   const std::size_t bytes = n.tokens * n.hidden * (kElement * static_cast<std::size_t>(ranks) + 12);
   return messages.get(key, bytes, [&] {
     NormMessages made;
     for (int r = 0; r < ranks; ++r) made.inputs.push_back(data_of(n, 0, r, n.tokens, n.fill));
     made.residual = data_of(n, 1, 0, n.tokens, n.fill);
-    made.gamma = data_of(n, 2, 0, 1, n.fill == Fill::special ? Fill::special : Fill::random);
+    made.gamma = gamma_of(n);
     made.result = norm_of(n, reduce(n.type, ReduceOp::sum, made.inputs), made.residual, made.gamma, made.scale);
     return made;
   });
@@ -156,8 +173,8 @@ RankNorm prepare(const Norm& norm, int ranks, int rank) {
   }
   put_rows(made.memory[kResidualOutput].after, row, residual_output_stride * kElement, bytes_of(result.residual));
   if (norm.output) put_rows(made.memory[kOutput].after, row, output_stride * kElement, bytes_of(result.output));
-  made.memory[kGamma] = memory_of(row);
-  put_rows(made.memory[kGamma].before, row, row, gamma);
+  made.memory[kGamma] = memory_of(gamma.size());
+  put_rows(made.memory[kGamma].before, gamma.size(), gamma.size(), gamma);
   made.memory[kGamma].after = made.memory[kGamma].before;
   if (!norm.fp8) return made;
 
@@ -189,6 +206,7 @@ AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std
                             .type = n.type,
                             .epsilon = n.epsilon,
                             .gamma_plus_one = n.gamma_plus_one,
+                            .gamma_f32 = n.gamma_f32,
                             .algorithm = n.algorithm,
                             .tag = n.tag,
                             .launch = n.launch};
@@ -202,8 +220,11 @@ AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std
   args.residual_output_stride = stride(n.hidden + n.residual_output_gap);
   args.output_stride = stride(n.hidden + n.output_gap);
   if (!n.fp8) return args;
-  args.fp8 = {
-      .rows = at(kFp8), .stride = stride(n.hidden + n.fp8_gap), .scaling = n.scaling, .scale_type = n.scale_type};
+  args.fp8 = {.rows = at(kFp8),
+              .stride = stride(n.hidden + n.fp8_gap),
+              .scaling = n.scaling,
+              .scale_type = n.scale_type,
+              .floor = n.floor};
   if (n.scaling == Fp8Scaling::fixed) {
     args.fp8.scale = reinterpret_cast<const float*>(at(kScale));
   } else {
@@ -268,7 +289,11 @@ std::vector<Norm> mixed_norms(int count, std::uint32_t seed) {
     norm.output = !norm.fp8 || pick(2) == 0;
     norm.output_in_place = norm.output && pick(3) == 0;
     norm.gamma_plus_one = pick(3) == 0;
-    norm.epsilon = pick(4) == 0 ? 0.0f : 1e-5f;
+    norm.gamma_f32 = pick(3) == 0;
+    // With the last one even the least floor may decide, and with it a row's largest number.
+    constexpr float epsilons[] = {0, 1e-5f, 1e-5f, 1e25f}, floors[] = {1e-4f, 1e-10f, 1.0f / 512, 448};
+    norm.epsilon = epsilons[pick(4)];
+    norm.floor = floors[pick(4)];
     norm.input_gap = gap();
     norm.residual_gap = gap();
     norm.residual_output_gap = gap();

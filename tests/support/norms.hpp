@@ -22,13 +22,14 @@ struct Norm {
   Fill fill = Fill::random;
   bool residual = true, residual_in_place = false;
   bool output = true, output_in_place = false;
-  bool gamma_plus_one = false;
+  bool gamma_plus_one = false, gamma_f32 = false;
   float epsilon = 1e-6f;
   // Elements between rows; for fp8: bytes.
   std::size_t input_gap = 0, residual_gap = 0, residual_output_gap = 0, output_gap = 0, fp8_gap = 0;
   bool fp8 = false;
   Fp8Scaling scaling = Fp8Scaling::per_token;
   ScaleType scale_type = ScaleType::f32;
+  float floor = 1e-4f;
   bool scales_by_columns = false;
   Algorithm algorithm = Algorithm::automatic;
   std::uint32_t seed = 0;
@@ -56,6 +57,8 @@ void put_rows(Bytes& memory, std::size_t row_bytes, std::size_t stride, std::spa
 Bytes bytes_of(const std::vector<std::uint32_t>& elements);
 // A tensor of whole rows that a rank, or every rank, has; `what` tells tensors apart.
 Bytes data_of(const Norm& norm, std::uint32_t what, int rank, std::size_t rows, Fill fill);
+// γ, the same on every rank. As f32 its numbers are between those of `type`.
+Bytes gamma_of(const Norm& norm);
 // Scales of a row, and their places. By columns they have the padding that a grouped GEMM's alignment needs.
 std::size_t groups_of(const Norm& norm);
 std::size_t scale_bytes(const Norm& norm);

@@ -29,6 +29,7 @@ weft_fp8_output c_of(const Fp8Output& fp8) {
   c.scale_type = number(fp8.scale_type);
   c.scale_token_stride = fp8.scale_token_stride;
   c.scale_group_stride = fp8.scale_group_stride;
+  c.floor = fp8.floor;
   return c;
 }
 
@@ -43,6 +44,7 @@ void fill_norm(auto& c, const auto& args) {
   c.type = number(args.type);
   c.epsilon = args.epsilon;
   c.gamma_plus_one = args.gamma_plus_one;
+  c.gamma_f32 = args.gamma_f32;
   fill_launch(c, args);
 }
 

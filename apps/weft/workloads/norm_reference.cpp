@@ -95,7 +95,8 @@ std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byt
   std::vector<std::byte> added(sum.size()), gamma(args.hidden * size_of(of.type));
   if (args.form.residual) fill(added.data(), 0, of.count, of.type, of.data, of.ranks, 0);
   fill(gamma.data(), 0, args.hidden, of.type, of.data, of.ranks + 1, 0);
-  const Row weights = Outputs{.args = args, .got = got, .begin = 0}.row_of(gamma);
+  const std::vector<float> weights =
+      oracle::values_of(of.type, Outputs{.args = args, .got = got, .begin = 0}.row_of(gamma));
   for (std::size_t begin = 0; begin < of.count; begin += args.hidden) {
     const Outputs row{.args = args, .got = got, .begin = begin};
     Row residual = row.row_of(sum);

@@ -24,6 +24,8 @@ typedef struct weft_fp8_output {
   weft_scale_type scale_type;
   size_t scale_token_stride;
   size_t scale_group_stride;
+  float floor;
+  weft_flag reserved;  // 0
 } weft_fp8_output;
 weft_code weft_fp8_output_init(weft_fp8_output* output, size_t size);
 
@@ -49,6 +51,8 @@ typedef struct weft_all_reduce_rms_norm_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  weft_flag gamma_f32;
+  weft_flag reserved;  // 0
 } weft_all_reduce_rms_norm_args;
 weft_code weft_all_reduce_rms_norm_args_init(weft_all_reduce_rms_norm_args* args, size_t size);
 weft_code weft_all_reduce_rms_norm(const weft_group* group, const weft_all_reduce_rms_norm_args* args);
@@ -78,6 +82,8 @@ typedef struct weft_crossing_rms_norm_args {
   uint32_t tag;
   int32_t blocks;
   int32_t threads;
+  weft_flag gamma_f32;
+  weft_flag reserved;  // 0
 } weft_crossing_rms_norm_args;
 weft_code weft_crossing_rms_norm_args_init(weft_crossing_rms_norm_args* args, size_t size);
 weft_code weft_gather_sums_rms_norm(const weft_group* group, const weft_crossing_rms_norm_args* args);

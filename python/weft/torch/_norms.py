@@ -30,6 +30,7 @@ class Norms:
         scale_type: str = "f32",
         scale_token_stride: int = 0,
         scale_group_stride: int = 0,
+        scale_floor: float = 1e-4,
         epsilon: float = 1e-6,
         gamma_plus_one: bool = False,
         algorithm: str = "automatic",
@@ -37,7 +38,10 @@ class Norms:
         blocks: int = 0,
         threads: int = 0,
     ) -> None:
-        """A layer's sum, residual and RMSNorm; with `fp8_rows` also its rows as e4m3 (weft.Fp8Output)."""
+        """A layer's sum, residual and RMSNorm; with `fp8_rows` also its rows as e4m3 (weft.Fp8Output).
+
+        `gamma` is of the input's type, or of float32, which is used as it is.
+        """
         operators.call(
             operators.ops.all_reduce_rms_norm.default,
             output,
@@ -53,6 +57,7 @@ class Norms:
             operators.number("scale_type", scale_type, operators.SCALE_TYPES),
             scale_token_stride,
             scale_group_stride,
+            scale_floor,
             epsilon,
             gamma_plus_one,
             operators.reduction_options("sum", algorithm, tag, blocks, threads),
@@ -75,6 +80,7 @@ class Norms:
         scale_type: str = "f32",
         scale_token_stride: int = 0,
         scale_group_stride: int = 0,
+        scale_floor: float = 1e-4,
         epsilon: float = 1e-6,
         gamma_plus_one: bool = False,
         tag: int = 0,
@@ -82,7 +88,7 @@ class Norms:
         threads: int = 0,
     ) -> None:
         """gather_sums with residual and RMSNorm on this rank's shard; with `fp8_rows` also e4m3 (weft.Fp8Output)."""
-        norm = (scaling, scale_type, scale_token_stride, scale_group_stride, epsilon, gamma_plus_one)
+        norm = (scaling, scale_type, scale_token_stride, scale_group_stride, scale_floor, epsilon, gamma_plus_one)
         tensors = (output, residual_output, input, gamma, residual, fp8_rows, fp8_scales, fp8_scale)
         options = operators.options(tag, blocks, threads)
         self._cross(operators.ops.gather_sums_rms_norm.default, tensors, counts, norm, group_ranks, options)
@@ -104,6 +110,7 @@ class Norms:
         scale_type: str = "f32",
         scale_token_stride: int = 0,
         scale_group_stride: int = 0,
+        scale_floor: float = 1e-4,
         epsilon: float = 1e-6,
         gamma_plus_one: bool = False,
         tag: int = 0,
@@ -111,7 +118,7 @@ class Norms:
         threads: int = 0,
     ) -> None:
         """scatter_sums with residual and RMSNorm on this rank's shard; with `fp8_rows` also e4m3."""
-        norm = (scaling, scale_type, scale_token_stride, scale_group_stride, epsilon, gamma_plus_one)
+        norm = (scaling, scale_type, scale_token_stride, scale_group_stride, scale_floor, epsilon, gamma_plus_one)
         tensors = (output, residual_output, input, gamma, residual, fp8_rows, fp8_scales, fp8_scale)
         options = operators.options(tag, blocks, threads)
         self._cross(operators.ops.scatter_sums_rms_norm.default, tensors, counts, norm, group_ranks, options)
@@ -121,7 +128,7 @@ class Norms:
         operator: Any,
         tensors: tuple[torch.Tensor | None, ...],
         counts: Counts,
-        norm: tuple[str, str, int, int, float, bool],
+        norm: tuple[str, str, int, int, float, float, bool],
         group_ranks: int,
         options: Any,
     ) -> None:

@@ -104,8 +104,8 @@ struct SiluMul {
     float most = 0;
     WEFT_UNROLL
     for (const float value : made) most = max_number(most, magnitude_of(value));
-    const typename Fp8Cast<type>::Scale scale =
-        Fp8Cast<type>::scale_for(team.max_of(most, Cast::template kSharers<T>), scales_are_powers(shape.cast));
+    const typename Fp8Cast<type>::Scale scale = Fp8Cast<type>::scale_for(team.max_of(most, Cast::template kSharers<T>),
+                                                                         kFp8Floor, scales_are_powers(shape.cast));
     if (!one) return;
     const Packs output(static_cast<std::byte*>(work.output) + std::uint64_t{row} * shape.columns, shape.columns / 4);
     WEFT_UNROLL

@@ -63,7 +63,7 @@ struct CastRow : Fp8Cast<type> {
     float most = 0;
     WEFT_UNROLL
     for (std::uint32_t i = 0; i < 2 * kPacks<T>; ++i) most = max_number(most, largest(given.in[i]));
-    const Scale scale = scale_for(team.max_of(most, kSharers<T>), scales_are_powers(shape.cast));
+    const Scale scale = scale_for(team.max_of(most, kSharers<T>), kFp8Floor, scales_are_powers(shape.cast));
     Moving<T> moving;
     moving.scale = bits_of<std::uint32_t>(scale.scale);
     WEFT_UNROLL

@@ -144,7 +144,7 @@ struct RingCastRow : CastRow<type, ScaleOrder::rows> {
       most[j] = Element<type>::larger_magnitudes(most[j], most[j] >> 16) & 0xffffu;
     }
     const auto scale_of = [&](std::uint32_t magnitude) {
-      return Base::scale_for(Element<type>::widen(static_cast<std::uint16_t>(magnitude)), powers);
+      return Base::scale_for(Element<type>::widen(static_cast<std::uint16_t>(magnitude)), kFp8Floor, powers);
     };
     if constexpr (kSharers == 1) {
       for (std::uint32_t j = 0; j < items; ++j) {

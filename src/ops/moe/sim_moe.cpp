@@ -66,7 +66,7 @@ Bytes sent_row(const Setup& setup, const ExchangeShape& shape, unsigned call, un
     std::memcpy(packs, &given[group * sizeof(packs)], sizeof(packs));
     float most = 0;
     for (const Pack& pack : packs) most = detail::max_number(most, Cast::largest(pack));
-    const Cast::Scale scale = Cast::scale_for(most, detail::scales_are_powers(shape.cast));
+    const Cast::Scale scale = Cast::scale_for(most, detail::kFp8Floor, detail::scales_are_powers(shape.cast));
     std::uint32_t words[kPacks * 2];
     for (std::uint32_t i = 0; i < kPacks; ++i) Cast::cast_half(packs[i], scale.inverse, words + 2 * i);
     std::memcpy(&sent[group * sizeof(words)], words, sizeof(words));

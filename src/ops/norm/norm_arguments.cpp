@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <iterator>
 #include <numeric>
@@ -52,6 +53,9 @@ Extent fp8_extent(const NormArguments& args) {
   const Fp8Output& fp8 = args.fp8;
   return {"fp8.rows", fp8.rows, args.output.rows, args.hidden, fp8.stride != 0 ? fp8.stride : args.hidden, 8};
 }
+std::size_t gamma_bytes(const NormArguments& args) {
+  return args.hidden * (args.gamma_f32 ? sizeof(float) : kElement);
+}
 // A tensor in one stretch.
 Extent stretch(const char* name, const void* data, std::size_t bytes) {
   return {name, data, 1, bytes, bytes};
@@ -75,6 +79,7 @@ void check_fp8(const GroupState& group, const NormArguments& args) {
   check_choice("fp8.scaling", fp8.scaling, Fp8Scaling::per_128_columns);
   require(fp8.scale_type <= ScaleType::ue8m0, "fp8.scale_type: {} is not f32 or ue8m0",
           static_cast<int>(fp8.scale_type));
+  require(fp8.floor >= 1e-30f && fp8.floor <= 448.0f, "fp8.floor: {} is not a number between 1e-30 and 448", fp8.floor);
   require(fp8.stride % 8 == 0, "fp8.stride: {} bytes from row to row are not a multiple of 8", fp8.stride);
   const std::size_t stride = fp8.stride != 0 ? fp8.stride : args.hidden;
   require(stride >= args.hidden, "fp8.stride: {} bytes from row to row are less than the {} bytes of a row", stride,
@@ -108,7 +113,7 @@ void check_overlaps(const NormArguments& args) {
   const NormOutputs outputs = outputs_of(args);
   const auto& written = outputs.extent;
   const Extent read[] = {extent_of(args, args.input), extent_of(args, args.residual),
-                         stretch("gamma", args.gamma, args.hidden * kElement),
+                         stretch("gamma", args.gamma, gamma_bytes(args)),
                          stretch("fp8.scale", scaled ? args.fp8.scale : nullptr, sizeof(float))};
   const auto apart = [](const Extent& a, const Extent& b, std::size_t place) {
     if (a.data != nullptr && b.data != nullptr) check_overlap(a, b, place);
@@ -144,7 +149,7 @@ void check_norm_tensors(const GroupState& group, const NormArguments& args) {
   if (args.residual.data != nullptr) check_tensor(group, args, args.residual);
   check_tensor(group, args, args.residual_output);
   if (args.output.data != nullptr) check_tensor(group, args, args.output);
-  check_extent(group, {"gamma", args.gamma, 1, args.hidden * kElement, args.hidden * kElement, sizeof(Pack)});
+  check_extent(group, {"gamma", args.gamma, 1, gamma_bytes(args), gamma_bytes(args), sizeof(Pack)});
   if (args.fp8.rows != nullptr) check_fp8(group, args);
   check_overlaps(args);
 }
@@ -155,6 +160,11 @@ NormOutputs outputs_of(const NormArguments& args) {
 
 bool makes_scales(const Fp8Output& fp8) {
   return fp8.rows != nullptr && fp8.scaling != Fp8Scaling::fixed;
+}
+
+MadeScales made_scales(const Fp8Output& fp8) {
+  if (!makes_scales(fp8)) return {};
+  return {.type = fp8.scale_type, .floor = std::bit_cast<std::uint32_t>(fp8.floor)};
 }
 
 std::string words_of_cast(Fp8Scaling scaling, ScaleType scales) {
@@ -188,7 +198,9 @@ NormWork work_of(const NormArguments& args) {
           .row_packs = static_cast<std::uint32_t>(row_packs),
           .inverse_columns = 1.0f / static_cast<float>(args.hidden),
           .epsilon = args.epsilon,
+          .floor = fp8.floor,
           .gamma_plus_one = args.gamma_plus_one,
+          .gamma_f32 = args.gamma_f32,
           .scaling = scaling_of(fp8),
           .power_of_two = fp8.scale_type == ScaleType::ue8m0};
 }

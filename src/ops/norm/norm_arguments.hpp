@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -23,7 +24,7 @@ struct NormArguments {
   std::size_t hidden;
   DataType type;
   float epsilon;
-  bool gamma_plus_one;
+  bool gamma_plus_one, gamma_f32;
   const void* gamma;
   NormTensor input, residual, residual_output, output;  // e4m3 rows are as many as the output's
   Fp8Output fp8;
@@ -42,6 +43,12 @@ struct NormOutputs {
 NormOutputs outputs_of(const NormArguments& args);
 
 bool makes_scales(const Fp8Output& fp8);
+// Ranks compare this of the scales that they make. It is the same for all who make none.
+struct MadeScales {
+  ScaleType type = ScaleType::f32;
+  std::uint32_t floor = 0;  // its bits
+};
+MadeScales made_scales(const Fp8Output& fp8);
 std::string words_of_cast(Fp8Scaling scaling, ScaleType scales);
 // `rows` is left to the caller.
 NormWork work_of(const NormArguments& args);

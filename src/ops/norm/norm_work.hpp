@@ -12,8 +12,8 @@ struct NormWork {
   const void* input;
   const void* residual;  // or null
   void* residual_output;
-  const void* gamma;
-  void* output;  // or null
+  const void* gamma;  // a row of the tensors' type, or of f32
+  void* output;       // or null
   std::uint8_t* fp8;
   void* scales;
   const float* scale;  // fixed
@@ -23,7 +23,8 @@ struct NormWork {
   std::uint32_t rows, row_packs;
   float inverse_columns;  // 1 / columns of a row, rounded
   float epsilon;
-  bool gamma_plus_one;
+  float floor;  // the least magnitude that a scale is made for
+  bool gamma_plus_one, gamma_f32;
   RowScaling scaling;
   bool power_of_two;  // scales are powers of two, stored as one byte
 };

@@ -24,6 +24,7 @@ detail::NormArguments arguments_of(const AllReduceRmsNormArgs& args) {
           .type = args.type,
           .epsilon = args.epsilon,
           .gamma_plus_one = args.gamma_plus_one,
+          .gamma_f32 = args.gamma_f32,
           .gamma = args.gamma,
           .input = {"input", args.input, args.tokens, args.input_stride},
           .residual = {"residual", args.residual, args.tokens, args.residual_stride},
@@ -86,15 +87,16 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                .launch = args_.launch,
                                .max_blocks = group.communicator().max_blocks(),
                                .steps = group.tuning(detail::TunedOperation::all_reduce_rms_norm).table->steps});
-    const ScaleType scales = detail::makes_scales(args_.fp8) ? args_.fp8.scale_type : ScaleType::f32;
+    const detail::MadeScales scales = detail::made_scales(args_.fp8);
     return {detail::fingerprint("all_reduce_rms_norm", args_.type, args_.tokens, args_.hidden, plan_.algorithm,
                                 plan_.piece_rows, plan_.piece_packs, std::bit_cast<std::uint32_t>(args_.epsilon),
-                                args_.gamma_plus_one, args_.residual != nullptr, work_.scaling, scales, args_.tag),
+                                args_.gamma_plus_one, args_.gamma_f32, args_.residual != nullptr, work_.scaling,
+                                scales.type, scales.floor, args_.tag),
             NormWords{.type = args_.type,
                       .algorithm = plan_.algorithm,
                       .casts = args_.fp8.rows != nullptr,
                       .scaling = args_.fp8.scaling,
-                      .scales = scales,
+                      .scales = scales.type,
                       .tag = args_.tag,
                       .tokens = args_.tokens,
                       .hidden = args_.hidden}};

@@ -11,6 +11,7 @@
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/norm/norm_plan.hpp"
 #include "ops/norm/norm_squares.hpp"
+#include "ops/norm/norm_weights.hpp"
 #include "ops/norm/norm_work.hpp"
 
 namespace weft::detail {
@@ -49,6 +50,7 @@ struct RmsNorm {
   using Cast = Fp8Cast<kType>;
   using Packs = Tensor<typename R::Storage, R::kElements, true>;
   using Squares = NormSquares<R>;
+  using Gamma = NormWeights<R>;
   template <class T>
   static constexpr std::uint32_t kUnit = Squares::template kUnit<T>;
 
@@ -127,25 +129,11 @@ struct RmsNorm {
     }
   }
 
-  // Weights for this thread's first packs of every row, loaded before the first row is awaited; none if the block has
-  // no row. More would take too many registers.
   template <std::uint32_t packs>
-  struct FirstWeights {
-    static constexpr std::uint32_t kPacks = packs;
-    Pack pack[packs];
-  };
+  using FirstWeights = typename Gamma::template First<packs>;
   template <std::uint32_t kept, Team T>
   static WEFT_FN FirstWeights<kept> first_weights(T& team, const NormWork& work, std::uint32_t first_row) {
-    const Packs gamma(work.gamma, 0);
-    const std::uint32_t run = run_of<T>(work), first = team.thread_rank() * run;
-    const std::uint32_t packs = first_row < work.rows ? work.row_packs : 0;
-    FirstWeights<kept> weights{};
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < kept; ++k) {
-      const std::uint32_t i = run == 1 ? first + k * team.size() : first + k;
-      if (i < packs) weights.pack[k] = gamma.load(i);
-    }
-    return weights;
+    return Gamma::template load<kept>(team, work, first_row, run_of<T>(work));
   }
   using Weights = FirstWeights<2>;
   template <Team T>
@@ -228,10 +216,10 @@ struct RmsNorm {
   }
 
   // A pack of the normed row, rounded once.
-  static WEFT_FN Pack normed(const NormWork& work, const Pack& pack, const Pack& gamma, float factor) {
-    typename R::Accumulator x{}, weight{};
+  static WEFT_FN Pack normed(const NormWork& work, const Pack& pack, const typename R::Accumulator& weight,
+                             float factor) {
+    typename R::Accumulator x{};
     R::begin(x, pack);
-    R::begin(weight, gamma);
     WEFT_UNROLL
     for (std::uint32_t i = 0; i < R::kElements; ++i) {
       x.value[i] = x.value[i] * factor * (work.gamma_plus_one ? weight.value[i] + 1.0f : weight.value[i]);
@@ -254,16 +242,13 @@ struct RmsNorm {
   static WEFT_FN void write_held(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
                                  std::uint32_t& uses, const Row<held>& mine, Send send) {
     const std::uint32_t packs = work.row_packs, first = team.thread_rank(), step = team.size();
-    const Packs gamma(work.gamma, 0);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
     const RowScaling scaling = scaling_of(work);
     Pack made[held];
     float inverse[held] = {};
     WEFT_UNROLL
     for (std::uint32_t n = 0; n < held; ++n) {
-      const std::uint32_t i = first + n * step;
-      const Pack weight = n < FirstWeights::kPacks ? weights.pack[n] : i < packs ? gamma.load(i) : Pack{};
-      made[n] = normed(work, mine.pack[n], weight, mine.factor);
+      made[n] = normed(work, mine.pack[n], Gamma::at(work, weights, n, first + n * step), mine.factor);
     }
     if (scaling == RowScaling::fixed) {
       inverse[0] = quotient(1.0f, *work.scale);
@@ -273,7 +258,8 @@ struct RmsNorm {
       for (std::uint32_t n = 0; n < held; ++n) {
         if (first + n * step < packs) most = max_number(most, Cast::largest(made[n]));
       }
-      const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
+      const typename Cast::Scale scale =
+          Cast::scale_for(most_of_block(team, uses, most), work.floor, work.power_of_two);
       if (first == 0) put_scale(work, row, 0, scale.scale);
       inverse[0] = scale.inverse;
     } else if (scaling == RowScaling::per_group) {
@@ -284,7 +270,7 @@ struct RmsNorm {
             team.max_of(first + n * step < packs ? Cast::largest(made[n]) : 0.0f, kUnit<T> == 1 ? 1 : kScalePacks);
       WEFT_UNROLL
       for (std::uint32_t n = 0; n < held; ++n) {
-        const typename Cast::Scale scale = Cast::scale_for(most[n], work.power_of_two);
+        const typename Cast::Scale scale = Cast::scale_for(most[n], work.floor, work.power_of_two);
         inverse[n] = scale.inverse, most[n] = scale.scale;
       }
       WEFT_UNROLL
@@ -310,12 +296,10 @@ struct RmsNorm {
                                 std::uint32_t& uses, const Row<kAny>& mine, Send send) {
     const std::uint32_t run = run_of<T>(work), packs = work.row_packs;
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
-    const Packs gamma(work.gamma, 0);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
     const auto normed_at = [&](std::uint32_t n, std::uint32_t i) {
-      if (n == 0) return normed(work, mine.pack[0], weights.pack[0], mine.factor);
-      if (n == 1) return normed(work, mine.pack[1], weights.pack[1], mine.factor);
-      return normed(work, result.load(i), gamma.load(i), mine.factor);
+      const Pack sum = n == 0 ? mine.pack[0] : n == 1 ? mine.pack[1] : result.load(i);
+      return normed(work, sum, Gamma::at(work, weights, n, i), mine.factor);
     };
     float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
     if (scaling_of(work) == RowScaling::per_token) {
@@ -323,7 +307,8 @@ struct RmsNorm {
       each_pack_of_row<kAny>(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
       });
-      const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
+      const typename Cast::Scale scale =
+          Cast::scale_for(most_of_block(team, uses, most), work.floor, work.power_of_two);
       if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
       inverse = scale.inverse;
     }
@@ -334,7 +319,7 @@ struct RmsNorm {
           if (i + k < packs) most = max_number(most, Cast::largest(normed_at(n + k, i + k)));
         }
         const typename Cast::Scale scale =
-            Cast::scale_for(team.max_of(most, kUnit<T> == 1 ? 1 : kScalePacks), work.power_of_two);
+            Cast::scale_for(team.max_of(most, kUnit<T> == 1 ? 1 : kScalePacks), work.floor, work.power_of_two);
         if (i % kScalePacks == 0 && i < packs) put_scale(work, row, i / kScalePacks, scale.scale);
         inverse = scale.inverse;
       }

@@ -43,9 +43,9 @@ struct Scale {
   float value, inverse;
 };
 // The scale of columns with this largest magnitude. e4m3 ends at 448, and columns of zeros must not have scale 0.
-Scale scale_of(float largest, bool power_of_two) {
-  const float most = std::fmax(largest, 1e-4f);
-  if (!power_of_two) return {most / 448.0f, 448.0f / most};
+Scale scale_of(float largest, const NormForm& form) {
+  const float most = std::fmax(largest, form.floor);
+  if (!form.power_of_two) return {most / 448.0f, 448.0f / most};
   int exponent = 0;
   if (std::frexp(most / 448.0f, &exponent) == 0.5f) --exponent;  // is a power of two
   return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
@@ -56,6 +56,10 @@ Scale scale_of(float largest, bool power_of_two) {
 std::uint64_t scale_groups(const NormForm& form, std::uint64_t columns) {
   constexpr std::uint64_t group = detail::kScalePacks * 8;
   return form.scaling == detail::RowScaling::per_group ? (columns + group - 1) / group : 1;
+}
+
+std::uint32_t weight_bits(DataType type, const NormForm& form, std::uint32_t element) {
+  return form.gamma_f32 ? detail::bits_of<std::uint32_t>(widen(type, element)) ^ 0x7123u : element;
 }
 
 NormedRow normed_row(DataType type, const NormForm& form, std::uint64_t columns, const BitsOf& sum_of,
@@ -71,7 +75,7 @@ NormedRow normed_row(DataType type, const NormForm& form, std::uint64_t columns,
   }
   const float factor = 1.0f / std::sqrt(sum_of_squares(sums) * (1.0f / static_cast<float>(columns)) + 1e-5f);
   for (std::uint64_t i = 0; i < columns; ++i) {
-    const float weight = widen(type, gamma(i));
+    const float weight = form.gamma_f32 ? detail::bits_of<float>(gamma(i)) : widen(type, gamma(i));
     made.output.push_back(narrow(type, x[i] * factor * (form.gamma_plus_one ? weight + 1.0f : weight)));
     y.push_back(widen(type, made.output.back()));
   }
@@ -82,7 +86,7 @@ NormedRow normed_row(DataType type, const NormForm& form, std::uint64_t columns,
     const std::uint64_t begin = group * width, end = std::min(columns, begin + width);
     float largest = 0;
     for (std::uint64_t i = begin; i < end; ++i) largest = std::fmax(largest, std::fabs(y[i]));
-    Scale scale = scale_of(largest, form.power_of_two);
+    Scale scale = scale_of(largest, form);
     if (form.scaling == detail::RowScaling::fixed) {
       scale.inverse = 1.0f / kFixedScale;
     } else {

@@ -1,6 +1,7 @@
 // The norm of a row, by plain loops.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -16,6 +17,11 @@ struct NormedRow {
   std::vector<std::uint32_t> residual, output, cast, scales;
 };
 using BitsOf = std::function<std::uint32_t(std::uint64_t column)>;
+// Bits of a weight as a call has it, of those of an element. As f32 it is between two numbers of `type`.
+std::uint32_t weight_bits(DataType type, const NormForm& form, std::uint32_t element);
+inline std::size_t weight_bytes(const NormForm& form) {
+  return form.gamma_f32 ? 4 : 2;
+}
 NormedRow normed_row(DataType type, const NormForm& form, std::uint64_t columns, const BitsOf& sum,
                      const BitsOf& residual, const BitsOf& gamma);
 // Groups of a row's columns that each have a scale.

@@ -43,7 +43,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const std::size_t step = spec.rows * stride * 16 + 16, scale_bytes = form.power_of_two ? 1 : 4;
   const std::size_t tensors_in_call = spec.in_place ? 2 : 4;
   const std::size_t bytes =
-      32 + tensors_in_call * step + columns * 2 + 16 + step / 2 + 8 + 16 + spec.rows * groups * 4 + 16;
+      32 + tensors_in_call * step + columns * weight_bytes(form) + 16 + step / 2 + 8 + 16 + spec.rows * groups * 4 + 16;
   // If a norm takes several steps, its first step has the tensors.
   auto* const memory = reinterpret_cast<std::byte*>(
       (spec.step == 0 ? make_tensors(call, rank, bytes) : tensors(static_cast<unsigned>(spec.of), rank).memory).data());
@@ -53,7 +53,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const std::size_t output = spec.in_place ? input : residual + step;
   const std::size_t residual_output = spec.in_place ? residual : output + step;
   const std::size_t gamma = input + tensors_in_call * step;
-  const std::size_t fixed = gamma + columns * 2, fp8 = fixed + 16, scales = fp8 + step / 2 + 8;
+  const std::size_t fixed = gamma + columns * weight_bytes(form), fp8 = fixed + 16, scales = fp8 + step / 2 + 8;
   t.output_offset = output;
 
   const detail::NormWork work{.input = memory + input,
@@ -75,7 +75,9 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
                               .row_packs = static_cast<std::uint32_t>(packs),
                               .inverse_columns = 1.0f / static_cast<float>(columns),
                               .epsilon = 1e-5f,
+                              .floor = form.floor,
                               .gamma_plus_one = form.gamma_plus_one,
+                              .gamma_f32 = form.gamma_f32,
                               .scaling = form.scaling,
                               .power_of_two = form.power_of_two};
   t.kernel = kernel_of_norm(spec, work, static_cast<std::uint32_t>(members.size()), world_.grid(call, rank).blocks);
@@ -87,13 +89,15 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const auto bits = [&](unsigned what, unsigned member, std::uint64_t i) {
     return static_cast<std::uint32_t>(element_bits(setup_.payload, type, call * 8 + what, member, i));
   };
+  const auto weight = [&](std::uint64_t i) { return weight_bits(type, form, bits(2, 0, i)); };
   put(t.initial, fixed, detail::bits_of<std::uint32_t>(kFixedScale), 4);
   for (std::uint64_t i = 0; i < spec.rows * columns; ++i) {
     const std::size_t at = (i / columns * stride * 8 + i % columns) * 2;
     put(t.initial, input + at, bits(0, rank, i), 2);
     put(t.initial, residual + at, bits(1, 0, i), 2);
   }
-  for (std::uint64_t i = 0; i < columns; ++i) put(t.initial, gamma + i * 2, bits(2, 0, i), 2);
+  for (std::uint64_t i = 0; i < columns; ++i)
+    put(t.initial, gamma + i * weight_bytes(form), weight(i), weight_bytes(form));
   t.expected = t.initial;
   for (std::uint64_t row = 0; row < spec.rows && !world_.stale(call); ++row) {
     const auto sum = [&](std::uint64_t i) {
@@ -102,8 +106,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
       return static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, terms));
     };
     const NormedRow normed = normed_row(
-        type, form, columns, sum, [&](std::uint64_t i) { return bits(1, 0, row * columns + i); },
-        [&](std::uint64_t i) { return bits(2, 0, i); });
+        type, form, columns, sum, [&](std::uint64_t i) { return bits(1, 0, row * columns + i); }, weight);
     for (std::uint64_t i = 0; i < columns; ++i) {
       put(t.expected, residual_output + (row * stride * 8 + i) * 2, normed.residual[i], 2);
       if (form.output) put(t.expected, output + (row * stride * 8 + i) * 2, normed.output[i], 2);

@@ -46,6 +46,7 @@ detail::NormArguments arguments_of(const CrossingRmsNormArgs& args) {
           .type = args.type,
           .epsilon = args.epsilon,
           .gamma_plus_one = args.gamma_plus_one,
+          .gamma_f32 = args.gamma_f32,
           .gamma = args.gamma,
           .input = {"input", args.input, args.input_rows, args.input_stride},
           .residual = {"residual", args.residual, args.shard_rows, args.residual_stride},
@@ -105,18 +106,18 @@ class NormedCrossingCall : public detail::GroupCall {
                                .max_blocks = group.communicator().max_blocks()});
     choose_hops();
     if (!may_flow()) widen_blocks();
-    const bool casts = args_.fp8.rows != nullptr, makes_scales = detail::makes_scales(args_.fp8);
-    const ScaleType scales = makes_scales ? args_.fp8.scale_type : ScaleType::f32;
-    return {detail::fingerprint(
-                detail::name_of_operation<NormedCrossingCall>(), args_.hidden, args_.type, args_.group_ranks,
-                detail::fingerprint(args_.counts), std::bit_cast<std::uint32_t>(args_.epsilon), args_.gamma_plus_one,
-                args_.residual != nullptr, args_.output != nullptr, work_.norm.scaling, scales, args_.tag),
+    const detail::MadeScales scales = detail::made_scales(args_.fp8);
+    return {detail::fingerprint(detail::name_of_operation<NormedCrossingCall>(), args_.hidden, args_.type,
+                                args_.group_ranks, detail::fingerprint(args_.counts),
+                                std::bit_cast<std::uint32_t>(args_.epsilon), args_.gamma_plus_one, args_.gamma_f32,
+                                args_.residual != nullptr, args_.output != nullptr, work_.norm.scaling, scales.type,
+                                scales.floor, args_.tag),
             NormedCrossingWords{.gathers = gathers,
                                 .type = args_.type,
                                 .output = args_.output != nullptr,
-                                .casts = casts,
+                                .casts = args_.fp8.rows != nullptr,
                                 .scaling = args_.fp8.scaling,
-                                .scales = scales,
+                                .scales = scales.type,
                                 .group_ranks = static_cast<std::uint32_t>(args_.group_ranks),
                                 .tag = args_.tag,
                                 .hidden = args_.hidden,

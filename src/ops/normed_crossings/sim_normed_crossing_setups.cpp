@@ -11,8 +11,9 @@ namespace {
 using detail::RowScaling;
 
 constexpr NormForm kUncast{.scaling = RowScaling::none};
-constexpr NormForm kCastAlone{.scaling = RowScaling::per_token, .output = false};
-constexpr NormForm kCastToo{.scaling = RowScaling::per_group, .power_of_two = true, .apart = true};
+constexpr NormForm kCastAlone{.scaling = RowScaling::per_token, .floor = 2, .output = false};
+constexpr NormForm kCastToo{
+    .scaling = RowScaling::per_group, .power_of_two = true, .gamma_plus_one = true, .gamma_f32 = true, .apart = true};
 
 struct NormedWay {
   Moving moving = Moving::gather_sums_norm;

@@ -33,8 +33,14 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
 
   const std::size_t row = columns * 2, guard = 16, scale_bytes = form.power_of_two ? 1 : 4;
   const auto room = [&](std::size_t bytes) { return (bytes + 15) / 16 * 16 + guard; };
-  const std::size_t sizes[] = {inputs * row, own_rows * row, own_rows * row,    outputs * row,
-                               row,          sizeof(float),  outputs * columns, outputs * groups * scale_bytes};
+  const std::size_t sizes[] = {inputs * row,
+                               own_rows * row,
+                               own_rows * row,
+                               outputs * row,
+                               columns * weight_bytes(form),
+                               sizeof(float),
+                               outputs * columns,
+                               outputs * groups * scale_bytes};
   std::size_t bytes = 2 * guard;
   for (const std::size_t size : sizes) bytes += room(size);
   Tensors& t = tensors(call, rank);
@@ -53,10 +59,12 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
   const auto bits = [&](unsigned what, std::size_t member, std::uint64_t i) {
     return static_cast<std::uint32_t>(element_bits(setup_.payload, type, call * 8 + what, members[member], i));
   };
+  const auto weight = [&](std::uint64_t i) { return weight_bits(type, form, bits(2, 0, i)); };
   put(t.initial, fixed, detail::bits_of<std::uint32_t>(kFixedScale), 4);
   for (std::uint64_t i = 0; i < inputs * columns; ++i) put(t.initial, input + i * 2, bits(0, me, i), 2);
   for (std::uint64_t i = 0; i < own_rows * columns; ++i) put(t.initial, residual + i * 2, bits(1, me, i), 2);
-  for (std::uint64_t i = 0; i < columns; ++i) put(t.initial, gamma + i * 2, bits(2, 0, i), 2);
+  for (std::uint64_t i = 0; i < columns; ++i)
+    put(t.initial, gamma + i * weight_bytes(form), weight(i), weight_bytes(form));
   t.expected = t.initial;
   const bool casts = form.scaling != detail::RowScaling::none;
   const bool makes_scales = casts && form.scaling != detail::RowScaling::fixed;
@@ -86,8 +94,7 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
         return static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, terms));
       };
       const NormedRow normed = normed_row(
-          type, form, columns, sum, [&](std::uint64_t i) { return bits(1, owner, r * columns + i); },
-          [&](std::uint64_t i) { return bits(2, 0, i); });
+          type, form, columns, sum, [&](std::uint64_t i) { return bits(1, owner, r * columns + i); }, weight);
       put_row(to + r, normed);
       for (std::uint64_t i = 0; owner == me && i < columns; ++i)
         put(t.expected, residual_output + (r * columns + i) * 2, normed.residual[i], 2);
@@ -133,7 +140,9 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
                .row_packs = static_cast<std::uint32_t>(packs),
                .inverse_columns = 1.0f / static_cast<float>(columns),
                .epsilon = 1e-5f,
+               .floor = form.floor,
                .gamma_plus_one = form.gamma_plus_one,
+               .gamma_f32 = form.gamma_f32,
                .scaling = form.scaling,
                .power_of_two = form.power_of_two},
       .shape = {}};

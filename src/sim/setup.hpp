@@ -21,6 +21,7 @@ struct Grid {
   bool apart = false;    // pipelined: as in AllReduceWork
   unsigned senders = 0;  // dispatch and combine: as in their work; of a ring: blocks
   bool pairs = false;    // combine: likewise
+  bool tallies = false;  // dispatch: likewise
 };
 inline constexpr Grid kSmall{.blocks = 2, .threads = 1};
 

@@ -116,7 +116,10 @@ TEST(Kernels, DispatchAndCombine) {
       if (type == RowType::fp8 && cast != RowCast::none) continue;
       for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns}) {
         for (const bool ring : {false, true}) {
-          for (const bool rounds : {false, true}) found.add(detail::DispatchQuery{type, cast, order, ring, rounds});
+          for (const bool rounds : {false, true}) {
+            for (const bool tallies : {false, true})
+              found.add(detail::DispatchQuery{type, cast, order, ring, rounds, tallies});
+          }
         }
       }
     }

@@ -36,6 +36,10 @@ TEST_P(GpuMoeCalls, CastOnTheWay) {
   run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(GpuMoeCalls, EntriesInTallies) {
+  run_batches(entries_in_tallies(GetParam()), GetParam());
+}
+
 TEST_P(GpuMoeCalls, ExpertsWhereTheCallerWants) {
   run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }

@@ -33,6 +33,10 @@ TEST_P(Moe, CastOnTheWay) {
   exchange_and_check(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(Moe, EntriesInTallies) {
+  exchange_and_check(entries_in_tallies(GetParam()), GetParam());
+}
+
 TEST_P(Moe, ExpertsWhereTheCallerWants) {
   exchange_and_check(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }

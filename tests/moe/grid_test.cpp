@@ -77,6 +77,19 @@ TEST(MoeGrid, BesideARingIsThatOfSlots) {
   expect_grid(combine_grid(args), 56 + 1, 128);
 }
 
+// A launch that sends 3072 entries or more counts them in tallies, if these have a counter for each replica.
+TEST(MoeGrid, CountsManyEntriesInTallies) {
+  const Grids of;
+  EXPECT_FALSE(dispatch_grid(of.args(383)).tallies);
+  EXPECT_TRUE(dispatch_grid(of.args(384)).tallies);
+  EXPECT_TRUE(dispatch_grid(of.args(384, kSend)).tallies);
+  EXPECT_FALSE(dispatch_grid(of.args(384, kWait)).tallies);
+  for (const std::uint32_t experts : {1024u, 1025u}) {
+    const Grids many{shape_of({.tokens = 384, .hidden = 7168, .experts = experts, .top_k = 8}, 8)};
+    EXPECT_EQ(dispatch_grid(many.args(384)).tallies, experts == 1024);
+  }
+}
+
 // A separate send has no warp that could receive meanwhile. Between two ranks there is little to send.
 TEST(MoeGrid, HasWarpsThatOnlySendWhereRowsAreMany) {
   const Grids of;

@@ -78,6 +78,23 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks) {
   return batches;
 }
 
+std::vector<Batch> entries_in_tallies(std::uint32_t ranks) {
+  std::vector<Batch> batches;
+  for (const auto& [cast, order, hidden] : {std::tuple{RowCast::none, ScaleOrder::rows, 8u},
+                                            {RowCast::fp8, ScaleOrder::rows, kScaleColumns},
+                                            {RowCast::fp8, ScaleOrder::columns, kScaleColumns}}) {
+    MoeExchangeArgs args{.tokens = 500, .hidden = hidden, .experts = 8, .top_k = 8, .cast = cast};
+    args.scale_order = order;
+    args.capacity = ranks * args.tokens * args.top_k;
+    Batch& batch = batches.emplace_back();
+    for (const Choice choice : {Choice::uniform, Choice::one_expert, Choice::holes}) {
+      batch.push_back(
+          {.args = args, .tokens = {500, 383, 384, 1}, .choice = choice, .wide_ids = choice == Choice::holes});
+    }
+  }
+  return in_every_layout(batches, ranks);
+}
+
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks) {
   MoeExchangeArgs args = small_exchange();
   args.experts = 7;  // split as evenly as possible

@@ -155,7 +155,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, handle, phases, args_.launch));
     const ExchangeShape& shape = exchange_.shape();
     const bool rounds = sent_.rounds.count != 1;
-    const detail::DispatchQuery query{exchange_.args().type, shape.cast, shape.scale_order, ring_, rounds};
+    const detail::DispatchQuery query{exchange_.args().type, shape.cast, shape.scale_order, ring_, rounds,
+                                      grid.tallies};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_),
                                                    .phases = phases,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/moves/move_plan.hpp"
+#include "team/team.hpp"
 
 namespace weft::detail {
 namespace {
@@ -34,6 +35,10 @@ std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
 
 // Least numbers of rows for which it pays, as measured (docs/notes/0020-dispatch-and-combine-some-warps-only-send.md).
 constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders = 1024, kRowsForPairs = 512;
+
+// Entries of a rank from which on it pays that blocks count them in tallies, as measured
+// (docs/notes/0053-records-by-tallies.md).
+constexpr std::uint64_t kEntriesForTallies = 3072;
 
 // Whether some warps send while the others receive. Between two ranks half of the rows cross no link, so senders would
 // soon be idle.
@@ -122,6 +127,8 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const std::uint64_t warps = !args.phases.has(1) ? sent : !args.phases.has(0) ? received : std::max(received, sent);
   ExchangeGrid grid = grid_of(args, warps);
   if (has_senders(args, kRowsForDispatchSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 8;
+  const std::uint64_t entries = std::uint64_t{args.tokens} * shape.top_k;
+  grid.tallies = args.phases.has(0) && entries >= kEntriesForTallies && shape.replicas <= kMostTallyWords;
   return grid;
 }
 

@@ -15,6 +15,7 @@ struct ExchangeGrid {
   std::uint32_t senders;  // as in DispatchWork and CombineWork
   bool pairs;             // as in CombineWork
   std::uint32_t warp_groups = 1;
+  bool tallies = false;  // as in DispatchQuery
 };
 
 struct ExchangeGridArgs {

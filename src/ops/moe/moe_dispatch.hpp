@@ -6,6 +6,7 @@
 
 #include "ops/moe/moe_receive.hpp"
 #include "ops/moe/moe_send.hpp"
+#include "ops/moe/moe_tally.hpp"
 
 namespace weft::detail {
 
@@ -72,12 +73,13 @@ struct DispatchControl : MoeFrame<DispatchWork> {
   }
 };
 
-// `in_rounds`: it can be made in rounds. Others need fewer instructions.
-template <class Row, bool in_rounds = false>
+// `in_rounds`: it can be made in rounds. `tallies`: blocks count entries in tallies, which serves many tokens. Others
+// need fewer instructions.
+template <class Row, bool in_rounds = false, bool tallies = false>
 struct MoeDispatch : DispatchControl {
-  using Send = MoeSend<Row, in_rounds>;
+  using Send = MoeSend<Row, in_rounds, tallies>;
   using Receive = MoeReceive<Row, in_rounds>;
-  static constexpr BeginScope kBeginScope = BeginScope::warp;
+  static constexpr BeginScope kBeginScope = tallies ? BeginScope::block : BeginScope::warp;
 
   struct ThreadPlan : Frame::ThreadPlan {
     typename Send::Plan plan;
@@ -137,6 +139,7 @@ struct MoeDispatch : DispatchControl {
                           const Prefetched<T>& prefetched) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) return control_send(team, s, work, p.header, prefetched.waiting);
+      if constexpr (tallies) send_records(team, s, work);
       Send::send(team, s, work, p.plan, p.sent, p.sends, p.share.lane, prefetched.loaded);
       return true;
     } else {
@@ -151,8 +154,10 @@ struct MoeDispatch : DispatchControl {
   template <Team T>
   static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderAddress& header,
                                    std::uint32_t waiting) {
-    if (!begin(team, s, work, header, waiting)) return false;
+    const bool began = begin(team, s, work, header, waiting);
+    if (!(tallies ? team.all(began) : began)) return false;
     renew_record(team, s, work, work.tokens, work.exchange.shape.tokens);
+    if constexpr (tallies) send_all_counts(team, s, work);
     return true;
   }
 };

@@ -15,13 +15,13 @@
 
 namespace weft::detail {
 
-template <RowType type, ScaleOrder order, bool rounds>
+template <RowType type, ScaleOrder order, bool rounds, bool tallies = false>
 using DispatchOfCast =
-    Instance<MoeDispatch<CastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16, order>, rounds>,
-             DispatchQuery{type, RowCast::fp8, order, false, rounds}>;
-template <bool rounds>
-using DispatchOfBits = Instance<MoeDispatch<ExactRow, rounds>,
-                                DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, false, rounds}>;
+    Instance<MoeDispatch<CastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16, order>, rounds, tallies>,
+             DispatchQuery{type, RowCast::fp8, order, false, rounds, tallies}>;
+template <bool rounds, bool tallies = false>
+using DispatchOfBits = Instance<MoeDispatch<ExactRow, rounds, tallies>,
+                                DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, false, rounds, tallies}>;
 template <DataType type, std::uint32_t ranks_at_once, bool late, bool rounds = false>
 using CombineOf =
     Instance<MoeCombine<type, ranks_at_once, late, rounds>, CombineQuery{type, ranks_at_once, false, late, rounds}>;
@@ -53,7 +53,11 @@ struct MoeFamily {
       RingDispatchOfCast<RowType::f16, false>, RingDispatchOfCast<RowType::f16, true>,
       RingCombineOf<DataType::bf16, false>, RingCombineOf<DataType::f16, false>,
       RingCombineOf<DataType::bf16, false, true>, RingCombineOf<DataType::f16, false, true>,
-      RingCombineOf<DataType::bf16, true>, RingCombineOf<DataType::f16, true>>;
+      RingCombineOf<DataType::bf16, true>, RingCombineOf<DataType::f16, true>, DispatchOfBits<false, true>,
+      DispatchOfCast<RowType::bf16, ScaleOrder::rows, false, true>,
+      DispatchOfCast<RowType::bf16, ScaleOrder::columns, false, true>,
+      DispatchOfCast<RowType::f16, ScaleOrder::rows, false, true>,
+      DispatchOfCast<RowType::f16, ScaleOrder::columns, false, true>>;
 };
 
 }  // namespace weft::detail

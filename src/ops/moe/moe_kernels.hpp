@@ -16,14 +16,21 @@ struct DispatchQuery {
   ScaleOrder order;
   bool ring = false;    // RowPath::ring
   bool rounds = false;  // more than one
+  // By slots and in one round: blocks count entries for all of their records at once (moe_tally.hpp).
+  bool tallies = false;
 
   using Work = DispatchWork;
   constexpr bool operator==(const DispatchQuery&) const = default;
   // Rows that are not cast travel bit for bit, whatever their type.
   constexpr DispatchQuery key() const {
-    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds};
-    return {type == RowType::bf16 ? RowType::bf16 : RowType::f16, RowCast::fp8, ring ? ScaleOrder::rows : order, ring,
-            rounds};
+    const bool by_tallies = tallies && !ring && !rounds;
+    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, by_tallies};
+    return {.type = type == RowType::bf16 ? RowType::bf16 : RowType::f16,
+            .cast = RowCast::fp8,
+            .order = ring ? ScaleOrder::rows : order,
+            .ring = ring,
+            .rounds = rounds,
+            .tallies = by_tallies};
   }
 };
 KernelFor<DispatchWork> find_kernel(const DispatchQuery& query);

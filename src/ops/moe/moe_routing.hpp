@@ -284,4 +284,23 @@ struct DispatchArea {
   }
 };
 
+// Entry `k` of a token of this rank, as its record tells it to every rank.
+struct SentRecord {
+  std::uint32_t token, k;
+  ExpertHome home;  // of rank kNone: no expert's
+  std::uint32_t place, told;
+
+  static WEFT_FN SentRecord of(const DispatchWork& work, std::uint32_t token, std::uint32_t k, std::uint32_t replica,
+                               std::uint32_t ordinal, std::uint32_t told) {
+    const ExpertHome home = replica != kNone ? home_of(work.exchange, replica) : ExpertHome{kNone, 0};
+    return {token, k, home, RoutingRecord::make_place(home.local, ordinal), told};
+  }
+  template <Team T>
+  WEFT_FN void send(T& team, const Session& s, const DispatchWork& work, std::uint32_t rank) const {
+    Pack* const record = DispatchArea::of(s, work.exchange, rank, s.rank()).records(token) + k;
+    const Pack payload{{rank == home.rank ? place : kNone, told, 0, 0}};
+    team.store(record, Line::encode<T::kAtomicBytes>(payload, s.epoch));
+  }
+};
+
 }  // namespace weft::detail

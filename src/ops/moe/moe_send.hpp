@@ -12,8 +12,9 @@ namespace weft::detail {
 // are warps enough for all. A unit's input is loaded before anything depends on it: for a warp's first unit beside the
 // epoch. Records and counts are made alike: a warp counts the entries that each of a few replicas serves.
 //
+// `tallies`: records and counts are no units, but sent by whole blocks before (moe_tally.hpp).
 // `in_rounds`: rows go in the order of rounds (weft/moe.hpp). A unit is then a token in a round.
-template <class Row, bool in_rounds>
+template <class Row, bool in_rounds, bool tallies>
 struct MoeSend {
   template <class T>
   static constexpr std::uint32_t kWanted = T::kLanes < 4 ? T::kLanes : 4;  // entries of a record, or replicas
@@ -49,8 +50,10 @@ struct MoeSend {
     const ExchangeShape& shape = work.exchange.shape;
     Plan plan{};
     plan.record_units = (shape.top_k + kWanted<T> - 1) / kWanted<T>;
-    plan.records = work.tokens * plan.record_units;
-    plan.records_and_counts = plan.records + (shape.replicas + kWanted<T> - 1) / kWanted<T>;
+    if (!tallies) {
+      plan.records = work.tokens * plan.record_units;
+      plan.records_and_counts = plan.records + (shape.replicas + kWanted<T> - 1) / kWanted<T>;
+    }
     const std::uint32_t others = rows_alone ? 0 : plan.records_and_counts, left = warps > others ? warps - others : 1;
     plan.tokens = work.tokens;
     const std::uint32_t rows = in_rounds ? work.tokens * work.rounds.count : work.tokens;
@@ -183,12 +186,9 @@ struct MoeSend {
     const std::uint32_t k = unit.part + lane % kWanted<T>;
     if (k >= work.exchange.shape.top_k) return;
     const std::uint32_t told = work.exchange.shape.carries_weights ? weight : k;
-    const ExpertHome home = replica != kNone ? home_of(work.exchange, replica) : ExpertHome{kNone, 0};
-    for (std::uint32_t rank = lane / kWanted<T>; rank < s.size(); rank += T::kLanes / kWanted<T>) {
-      const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
-      Pack* const record = DispatchArea::of(s, work.exchange, rank, s.rank()).records(unit.token) + k;
-      team.store(record, Line::encode<T::kAtomicBytes>({{place, told, 0, 0}}, s.epoch));
-    }
+    const SentRecord record = SentRecord::of(work, unit.token, k, replica, ordinal, told);
+    for (std::uint32_t rank = lane / kWanted<T>; rank < s.size(); rank += T::kLanes / kWanted<T>)
+      record.send(team, s, work, rank);
   }
 
   template <Team T>

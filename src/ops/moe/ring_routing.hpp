@@ -5,46 +5,10 @@
 #include <cstdint>
 
 #include "ops/moe/moe_places.hpp"
+#include "ops/moe/moe_tally.hpp"
 #include "ops/moe/ring_rows.hpp"
 
 namespace weft::detail {
-
-// Adds the entries `from` … `until` − 1 of this rank to the tally of those that each replica serves. By all threads of
-// a block; sync() must follow.
-template <Team T>
-WEFT_FN void tally_entries(T& team, const TopK& topk, std::uint32_t from, std::uint32_t until) {
-  constexpr std::uint32_t kIds = 8;  // that a thread loads at once
-  for (std::uint32_t first = from + team.thread_rank(); first < until; first += kIds * team.size()) {
-    TopK::Id id[kIds];
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kIds; ++j) id[j] = topk.id(first + j * team.size(), until);
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kIds; ++j) {
-      const std::uint32_t replica = topk.replica(id[j], first + j * team.size());
-      if (replica != kNone) team.add(team.tally() + replica);
-    }
-  }
-}
-
-template <Team T>
-WEFT_FN void clear_tally(T& team, std::uint32_t replicas) {
-  for (std::uint32_t i = team.thread_rank(); i < replicas; i += team.size()) team.tally()[i] = 0;
-  team.sync();
-}
-
-// Sends how many entries each replica gets from here. By the control block.
-template <Team T>
-WEFT_FN void send_all_counts(T& team, const Session& s, const DispatchWork& work) {
-  const std::uint32_t replicas = work.exchange.shape.replicas;
-  clear_tally(team, replicas);
-  tally_entries(team, TopK::of(work, s.rank()), 0, work.tokens * work.exchange.shape.top_k);
-  team.sync();
-  for (std::uint32_t replica = team.thread_rank(); replica < replicas; replica += team.size()) {
-    const ExpertHome home = home_of(work.exchange, replica);
-    team.store(DispatchArea::of(s, work.exchange, home.rank, s.rank()).counts() + home.local,
-               FlaggedWord::encode(team.tally()[replica], s.epoch));
-  }
-}
 
 // The entries of a token that is about to be sent, dealt to the lanes of its warp.
 template <Team T>

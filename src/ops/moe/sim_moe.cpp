@@ -258,7 +258,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                                       .cast = exchange.shape.cast,
                                       .order = exchange.shape.scale_order,
                                       .ring = takes_ring(spec),
-                                      .rounds = work.rounds.count != 1};
+                                      .rounds = work.rounds.count != 1,
+                                      .tallies = world_.grid(call, rank).tallies};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();

@@ -21,6 +21,8 @@ MoeExchangeArgs cast(RowCast how, std::uint32_t tokens, std::uint32_t experts, s
   return args;
 }
 
+constexpr Grid kTallies{.blocks = 2, .threads = 1, .tallies = true};
+
 // The first expert is on every rank, the others are on one: experts of a rank are not in the order of ids.
 MoeExchangeArgs with_replicas(unsigned ranks) {
   MoeExchangeArgs args = exact(2, 3, 2);
@@ -130,6 +132,15 @@ std::vector<Setup> small_moe_setups() {
        .calls = moe_calls({{{1, 0}, {0, 1}}}, {{2, 2}}),
        .bound = 1,
        .exchange = exact(2, 2, 1)},
+      // Entries are counted in tallies: of a block with several tokens, of several blocks, of several threads.
+      {.name = "moe-tally",
+       .calls = moe_calls({{{1, 0, 1}, {0, 0}}}, {{.blocks = 3, .threads = 1, .tallies = true}, kTallies}),
+       .bound = 1,
+       .exchange = exact(3, 2, 1)},
+      {.name = "moe-tally-threads",
+       .calls = moe_calls({{{1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .tallies = true}}),
+       .bound = 1,
+       .exchange = exact(2, 2, 1)},
       // So many warps that one thread enters for all of them.
       {.name = "moe-many-warps",
        .payload = special,
@@ -191,6 +202,11 @@ std::vector<Setup> moe_setups_with_lanes() {
     add(2, how, {.calls = moe_calls(routings, {{2, 4}, {3, 2}}), .exchange = args});
     add(8, how, {.calls = moe_calls({routings[0]}, {{2, 8}, {2, 16}}), .exchange = args});
   }
+  // A warp's width of entries after the other, the last one not full.
+  add(2, "tally",
+      {.calls = moe_calls({{{5, 5, 3, 4, 2, 5}, {5, 1, -1}}},
+                          {{.blocks = 2, .threads = 4, .tallies = true}, {.blocks = 3, .threads = 2, .tallies = true}}),
+       .exchange = exact(2, 6, 3)});
   // So many entries that neighbouring lanes count them together.
   Routing many(2);
   for (int i = 0; i < 33; ++i) many[0].push_back(i % 2);
@@ -291,6 +307,13 @@ std::vector<Setup> large_moe_setups() {
                            .exchange = weighed_late(exact(2, ranks + 1, 2))});
     std::vector<CallSetup> roles = mixed;
     for (CallSetup& call : roles) call.grids = {{3, 2}, {2, 3}};
+    // Some ranks count in tallies, beside others that do not.
+    std::vector<CallSetup> tallies = mixed;
+    for (std::size_t call = 0; call < tallies.size(); ++call) {
+      for (std::size_t i = 0; i < tallies[call].grids.size(); ++i) tallies[call].grids[i].tallies = (call + i) % 4 != 2;
+    }
+    add("tally", {.calls = tallies});
+    add("tally-cpu", {.atomic_bytes = 8, .one_thread = true, .start_epoch = 0x7ffffffeu, .calls = tallies});
     MoeExchangeArgs three_packs = exact(2, ranks + 1, 2);
     three_packs.hidden = 24;
     add("roles", {.calls = in_roles(roles), .exchange = three_packs});

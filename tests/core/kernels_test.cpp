@@ -16,6 +16,7 @@
 #include "ops/moves/numbers_work.hpp"
 #include "ops/moves/take_kernels.hpp"
 #include "ops/norm/norm_kernels.hpp"
+#include "ops/normed_crossings/normed_crossing_kernels.hpp"
 #include "ops/top_k/top_k_kernels.hpp"
 #include "support/cases.hpp"
 
@@ -138,7 +139,7 @@ TEST(Kernels, DispatchAndCombine) {
 TEST(Kernels, Norms) {
   Found found;
   for (const DataType type : {DataType::bf16, DataType::f16}) {
-    found.add(detail::NormRowsQuery{type});
+    for (const bool gamma_f32 : {false, true}) found.add(detail::NormRowsQuery{type, gamma_f32});
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
       for (const bool casts : {false, true}) {
         for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
@@ -147,6 +148,8 @@ TEST(Kernels, Norms) {
           const bool specialized = detail::has_specialized_norm(type, size);
           EXPECT_EQ(kernel != own, specialized && size == 2 && algorithm == Algorithm::one_shot);
           EXPECT_EQ(kernel->most_threads, detail::max_norm_threads(algorithm, specialized ? size : 0)) << size;
+          const Kernel* const f32 = found.add(detail::FusedNormQuery{type, size, algorithm, casts, true, true});
+          EXPECT_EQ(f32->most_threads, detail::max_norm_threads(algorithm, 0)) << size;
         }
       }
     }
@@ -171,6 +174,22 @@ TEST(Kernels, Crossings) {
         found.add(detail::CrossingQuery{.type = type, .size = size, .aligned16 = aligned16});
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::CrossingFamily>().size());
+}
+
+TEST(Kernels, NormedCrossings) {
+  Found found;
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
+      for (const int choice : {0, 1, 2, 3, 4, 5, 6, 7}) {
+        found.add(detail::NormedCrossingQuery{.type = type,
+                                              .size = size,
+                                              .casts = choice % 2 != 0,
+                                              .flows = choice / 2 % 2 != 0,
+                                              .gamma_f32 = choice / 4 != 0});
+      }
+    }
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::NormedCrossingFamily>().size());
 }
 
 TEST(Kernels, OfColumns) {

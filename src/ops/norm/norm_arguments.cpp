@@ -198,11 +198,10 @@ NormWork work_of(const NormArguments& args) {
           .row_packs = static_cast<std::uint32_t>(row_packs),
           .inverse_columns = 1.0f / static_cast<float>(args.hidden),
           .epsilon = args.epsilon,
-          .floor = fp8.floor,
           .gamma_plus_one = args.gamma_plus_one,
-          .gamma_f32 = args.gamma_f32,
           .scaling = scaling_of(fp8),
-          .power_of_two = fp8.scale_type == ScaleType::ue8m0};
+          .power_of_two = fp8.scale_type == ScaleType::ue8m0,
+          .floor = fp8.floor};
 }
 
 }  // namespace weft::detail

@@ -17,13 +17,14 @@ struct FusedNormQuery {
   Algorithm algorithm;
   bool casts;              // rows become e4m3
   bool keeps_own = false;  // one-shot between two ranks: its own input is not sent to itself
+  bool gamma_f32 = false;  // such kernels are for any size
 
   using Work = NormWork;
   constexpr bool operator==(const FusedNormQuery&) const = default;
   constexpr FusedNormQuery key() const {
     FusedNormQuery key = *this;
     if (type != DataType::f16) key.type = DataType::bf16;
-    if (!has_specialized_norm(type, size)) key.size = 0;
+    if (!has_specialized_norm(type, size, gamma_f32)) key.size = 0;
     if (algorithm != Algorithm::one_shot) key.algorithm = Algorithm::two_shot;
     key.keeps_own = keeps_own && key.size == 2 && algorithm == Algorithm::one_shot;
     return key;
@@ -43,10 +44,11 @@ KernelFor<NormInRolesWork> find_kernel(const NormInRolesQuery& query);
 
 struct NormRowsQuery {
   DataType type;
+  bool gamma_f32 = false;
 
   using Work = NormWork;
   constexpr bool operator==(const NormRowsQuery&) const = default;
-  constexpr NormRowsQuery key() const { return {type == DataType::f16 ? DataType::f16 : DataType::bf16}; }
+  constexpr NormRowsQuery key() const { return {type == DataType::f16 ? DataType::f16 : DataType::bf16, gamma_f32}; }
 };
 KernelFor<NormWork> find_kernel(const NormRowsQuery& query);
 

@@ -71,7 +71,7 @@ NormPlan plan_norm(const NormQuery& query) {
     const auto most = static_cast<std::uint64_t>(std::max(query.max_blocks - 1, 1));
     return static_cast<int>(std::clamp<std::uint64_t>(blocks, 1, most));
   };
-  const std::uint32_t specialized_size = has_specialized_norm(query.type, query.size) ? query.size : 0;
+  const std::uint32_t specialized_size = has_specialized_norm(query.type, query.size, query.gamma_f32) ? query.size : 0;
   plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, specialized_size));
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(std::max(rows, senders)) + 1;
   if (plan.piece_packs == row_packs && specialized_size == kNormSizeInRoles) give_roles(query, packs, plan);

@@ -34,6 +34,7 @@ struct NormQuery {
   std::uint64_t rows;
   std::uint64_t row_packs;
   Algorithm requested = Algorithm::automatic;  // or one_shot, or two_shot
+  bool gamma_f32 = false;
   Launch launch = {};
   int max_blocks = kMaxBlocks;
   std::span<const TuningStep> steps = {};  // of the norms' table: at its one-shot sizes, one hop beats two
@@ -57,8 +58,8 @@ inline constexpr std::uint32_t kNormSizeInRoles = 2;
 inline constexpr std::uint32_t kNormPacksAhead = 2;
 
 // Groups that have an instance of their own: most models are served on them.
-constexpr bool has_specialized_norm(DataType type, std::uint32_t size) {
-  return type == DataType::bf16 && (size == 2 || size == 4 || size == 8);
+constexpr bool has_specialized_norm(DataType type, std::uint32_t size, bool gamma_f32 = false) {
+  return type == DataType::bf16 && !gamma_f32 && (size == 2 || size == 4 || size == 8);
 }
 
 }  // namespace weft::detail

@@ -9,10 +9,10 @@
 
 namespace weft::detail {
 
-template <class R>
+template <class R, bool gamma_f32 = false>
 struct NormRows {
   using Work = NormWork;
-  using Norm = RmsNorm<R, true>;
+  using Norm = RmsNorm<R, true, gamma_f32>;
   using Packs = typename Norm::Packs;
   static constexpr int kMostThreads = kMostNormThreads;
 

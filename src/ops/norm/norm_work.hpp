@@ -23,10 +23,10 @@ struct NormWork {
   std::uint32_t rows, row_packs;
   float inverse_columns;  // 1 / columns of a row, rounded
   float epsilon;
-  float floor;  // the least magnitude that a scale is made for
-  bool gamma_plus_one, gamma_f32;
+  bool gamma_plus_one;
   RowScaling scaling;
   bool power_of_two;  // scales are powers of two, stored as one byte
+  float floor;        // the least magnitude that a scale is made for
 };
 
 // … whose blocks have roles (rms_norm_in_roles.hpp).

@@ -12,14 +12,14 @@ namespace weft::detail {
 // may be in the input's place. A pack that comes back is received with the others. `keeps_own`: between two ranks
 // sending to itself doubles the stores. So from some size on (plan_norm) blocks send the rows that they norm, and load
 // their own packs from the input again.
-template <class R, std::uint32_t known_size, bool casts, bool keeps_own>
+template <class R, std::uint32_t known_size, bool casts, bool keeps_own, bool gamma_f32 = false>
 struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
   using Instance::kSpecialized;
   using typename Instance::Slots;
   using typename Instance::Wire;
-  using Norm = RmsNorm<R, casts>;
+  using Norm = RmsNorm<R, casts, gamma_f32>;
   using Packs = typename Norm::Packs;
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;

@@ -44,7 +44,7 @@ void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) 
   require(args.tokens <= std::size_t{1} << 31, "tokens: {} is not between 0 and 2^31", args.tokens);
   detail::check_norm_values(arguments);
   const auto size = static_cast<std::uint32_t>(group.size());
-  const std::uint32_t specialized_size = detail::has_specialized_norm(args.type, size) ? size : 0;
+  const std::uint32_t specialized_size = detail::has_specialized_norm(args.type, size, args.gamma_f32) ? size : 0;
   detail::check_launch(group, args.launch, detail::max_norm_threads(Algorithm::one_shot, specialized_size));
   group.communicator().fabric().check_stream(args.stream);
   detail::check_norm_tensors(group, arguments);
@@ -84,6 +84,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                .rows = args_.tokens,
                                .row_packs = work_.row_packs,
                                .requested = args_.algorithm,
+                               .gamma_f32 = args_.gamma_f32,
                                .launch = args_.launch,
                                .max_blocks = group.communicator().max_blocks(),
                                .steps = group.tuning(detail::TunedOperation::all_reduce_rms_norm).table->steps});
@@ -110,7 +111,8 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                                    .size = static_cast<std::uint32_t>(channel().size()),
                                                    .algorithm = plan_.algorithm,
                                                    .casts = !by_pieces && work_.scaling != detail::RowScaling::none,
-                                                   .keeps_own = plan_.keeps_own});
+                                                   .keeps_own = plan_.keeps_own,
+                                                   .gamma_f32 = args_.gamma_f32});
     const auto reduce = [&](const detail::NormWork& part) {
       if (plan_.movers != 0) return run(in_roles(part));
       run({.call = {}, .bound = fused.with(part), .blocks = plan_.blocks, .threads = plan_.threads});
@@ -127,7 +129,8 @@ class AllReduceRmsNorm : public detail::GroupCall {
     const detail::NormSteps steps(work_, plan_.piece_packs);
     for (std::uint64_t i = 0; i < steps.sums(); ++i) reduce(steps.sum(i));
     run({.call = {},
-         .bound = detail::find_kernel(detail::NormRowsQuery{.type = args_.type}).with(steps.norm()),
+         .bound = detail::find_kernel(detail::NormRowsQuery{.type = args_.type, .gamma_f32 = args_.gamma_f32})
+                      .with(steps.norm()),
          .blocks = plan_.norm_blocks,
          .threads = plan_.norm_threads});
   }

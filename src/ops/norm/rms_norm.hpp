@@ -43,14 +43,15 @@ struct NothingElse {
 
 // `casts`: rows are also cast. Each instruction after a row's arrival counts, as the 16 or 32 warps of its block share
 // four schedulers. So instances without casts have no code for them, and rows with a thread for every pack need no
-// loops (`held` 1).
-template <class R, bool casts>
+// loops (`held` 1). `gamma_f32`: γ is of f32.
+template <class R, bool casts, bool gamma_f32 = false>
 struct RmsNorm {
   static constexpr DataType kType = R::kType;
   using Cast = Fp8Cast<kType>;
   using Packs = Tensor<typename R::Storage, R::kElements, true>;
   using Squares = NormSquares<R>;
-  using Gamma = NormWeights<R>;
+  using Gamma = NormWeights<R, gamma_f32>;
+  using PackWeights = typename Gamma::Weights;
   template <class T>
   static constexpr std::uint32_t kUnit = Squares::template kUnit<T>;
 
@@ -129,11 +130,25 @@ struct RmsNorm {
     }
   }
 
+  // Weights for this thread's first packs of every row, loaded before the first row is awaited; none if the block has
+  // no row. More would take too many registers.
   template <std::uint32_t packs>
-  using FirstWeights = typename Gamma::template First<packs>;
+  struct FirstWeights {
+    static constexpr std::uint32_t kPacks = packs;
+    PackWeights pack[packs];
+  };
   template <std::uint32_t kept, Team T>
   static WEFT_FN FirstWeights<kept> first_weights(T& team, const NormWork& work, std::uint32_t first_row) {
-    return Gamma::template load<kept>(team, work, first_row, run_of<T>(work));
+    const Gamma gamma(work);
+    const std::uint32_t run = run_of<T>(work), first = team.thread_rank() * run;
+    const std::uint32_t packs = first_row < work.rows ? work.row_packs : 0;
+    FirstWeights<kept> weights{};
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kept; ++k) {
+      const std::uint32_t i = run == 1 ? first + k * team.size() : first + k;
+      if (i < packs) weights.pack[k] = gamma.load(i);
+    }
+    return weights;
   }
   using Weights = FirstWeights<2>;
   template <Team T>
@@ -216,10 +231,10 @@ struct RmsNorm {
   }
 
   // A pack of the normed row, rounded once.
-  static WEFT_FN Pack normed(const NormWork& work, const Pack& pack, const typename R::Accumulator& weight,
-                             float factor) {
-    typename R::Accumulator x{};
+  static WEFT_FN Pack normed(const NormWork& work, const Pack& pack, const PackWeights& gamma, float factor) {
+    typename R::Accumulator x{}, weight{};
     R::begin(x, pack);
+    Gamma::begin(weight, gamma);
     WEFT_UNROLL
     for (std::uint32_t i = 0; i < R::kElements; ++i) {
       x.value[i] = x.value[i] * factor * (work.gamma_plus_one ? weight.value[i] + 1.0f : weight.value[i]);
@@ -242,13 +257,16 @@ struct RmsNorm {
   static WEFT_FN void write_held(T& team, const NormWork& work, std::uint32_t row, const FirstWeights& weights,
                                  std::uint32_t& uses, const Row<held>& mine, Send send) {
     const std::uint32_t packs = work.row_packs, first = team.thread_rank(), step = team.size();
+    const Gamma gamma(work);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
     const RowScaling scaling = scaling_of(work);
     Pack made[held];
     float inverse[held] = {};
     WEFT_UNROLL
     for (std::uint32_t n = 0; n < held; ++n) {
-      made[n] = normed(work, mine.pack[n], Gamma::at(work, weights, n, first + n * step), mine.factor);
+      const std::uint32_t i = first + n * step;
+      const PackWeights weight = n < FirstWeights::kPacks ? weights.pack[n] : i < packs ? gamma.load(i) : PackWeights{};
+      made[n] = normed(work, mine.pack[n], weight, mine.factor);
     }
     if (scaling == RowScaling::fixed) {
       inverse[0] = quotient(1.0f, *work.scale);
@@ -296,10 +314,12 @@ struct RmsNorm {
                                 std::uint32_t& uses, const Row<kAny>& mine, Send send) {
     const std::uint32_t run = run_of<T>(work), packs = work.row_packs;
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
+    const Gamma gamma(work);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
     const auto normed_at = [&](std::uint32_t n, std::uint32_t i) {
-      const Pack sum = n == 0 ? mine.pack[0] : n == 1 ? mine.pack[1] : result.load(i);
-      return normed(work, sum, Gamma::at(work, weights, n, i), mine.factor);
+      if (n == 0) return normed(work, mine.pack[0], weights.pack[0], mine.factor);
+      if (n == 1) return normed(work, mine.pack[1], weights.pack[1], mine.factor);
+      return normed(work, result.load(i), gamma.load(i), mine.factor);
     };
     float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
     if (scaling_of(work) == RowScaling::per_token) {

@@ -73,7 +73,8 @@ std::vector<Setup> small_norm_setups() {
     add("released", {.calls = releases(calls, 1)});
     // A row of two packs in a block of two threads, and rows one after the other.
     add("threads", {.calls = {norm(2, 3, {{2, 2}})}, .bound = 1});
-    add("lanes2", {.atomic_bytes = 16, .lanes = 2, .calls = {norm(3, 2, {{2, 2}}, kF32)}, .bound = 1});
+    add("lanes2", {.atomic_bytes = 16, .lanes = 2, .calls = {norm(3, 2, {{2, 2}})}, .bound = 1});
+    add("f32-lanes2", {.atomic_bytes = 16, .lanes = 2, .calls = {norm(3, 2, {{2, 2}}, kF32)}, .bound = 1});
     if (algorithm == Algorithm::one_shot) {
       const std::vector<CallSetup> kept{keeping_own(norm(1, 1)), in_place(norm(2, 1, {Grid{}}, kPlain)),
                                         in_place(keeping_own(norm(1, 1, {Grid{}}, kPlain)))};
@@ -107,12 +108,13 @@ std::vector<Setup> small_norm_setups() {
 std::vector<Setup> large_norm_setups() {
   constexpr Grid small{.blocks = 2, .threads = 1};
   const NormForm first{.scaling = RowScaling::none, .residual = false};
-  const NormForm gemma{.power_of_two = true, .gamma_plus_one = true, .gamma_f32 = true, .apart = true};
+  const NormForm gemma{.power_of_two = true, .gamma_plus_one = true, .apart = true};
   const std::vector<CallSetup> mixed{norm(3, 2, {{3, 2}, small}),         in_place(norm(2, 3, {small, {2, 2}}, kPlain)),
                                      norm(1, 0, {{3, 1}, small}),         {.count = 9, .grids = {{3, 2}, {2, 1}}},
                                      norm(5, 1, {{2, 3}, {3, 2}}, gemma), in_place(norm(1, 4, {small, {3, 2}}, first))};
   // Rows of more packs than share a scale; the last group has fewer.
-  const NormForm groups{.scaling = RowScaling::per_group, .floor = 2, .gamma_f32 = true};
+  const NormForm groups{.scaling = RowScaling::per_group, .floor = 2};
+  const NormForm f32{.scaling = RowScaling::per_group, .power_of_two = true, .gamma_plus_one = true, .gamma_f32 = true};
   const NormForm apart{
       .scaling = RowScaling::per_group, .power_of_two = true, .floor = 1, .output = false, .apart = true};
   const NormForm fixed{.scaling = RowScaling::fixed, .residual = false, .output = false};
@@ -155,6 +157,11 @@ std::vector<Setup> large_norm_setups() {
                {norm(9, 2, {{2, 4}, {3, 2}}), in_place(norm(1, 3, {{3, 4}}, kPlain)), norm(34, 1, {{2, 6}, {2, 2}})});
     with_lanes(16, {norm(17, 2, {{2, 16}}), norm(9, 2, {{2, 16}}), in_place(norm(1, 1, {{2, 16}}, kPlain)),
                     norm(34, 1, {{2, 16}})});
+    setups.push_back({.name = fmt::format("rms-norm-{}-f32-ranks3", name(algorithm)),
+                      .algorithm = algorithm,
+                      .ranks = 3,
+                      .payload = Payload::rounding,
+                      .calls = {norm(18, 2, {{3, 2}, small}, f32), in_place(norm(3, 3, {{2, 2}}, kF32))}});
     setups.push_back(
         {.name = fmt::format("rms-norm-{}-lanes16-groups", name(algorithm)),
          .algorithm = algorithm,

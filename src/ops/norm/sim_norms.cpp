@@ -20,14 +20,16 @@ Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::Nor
     return find_kernel({detail::NormInRolesQuery{.casts = work.scaling != detail::RowScaling::none}, in_roles}, as);
   }
   if (spec.alone) {
-    return find_kernel({detail::NormRowsQuery{setup_.type}, detail::NormSteps(work, spec.piece).norm()}, as);
+    return find_kernel(
+        {detail::NormRowsQuery{setup_.type, spec.norm.gamma_f32}, detail::NormSteps(work, spec.piece).norm()}, as);
   }
   const detail::NormWork part = spec.piece == 0 ? work : detail::NormSteps(work, spec.piece).sum(spec.step);
   const detail::FusedNormQuery query{.type = setup_.type,
                                      .size = size,
                                      .algorithm = setup_.algorithm,
                                      .casts = part.scaling != detail::RowScaling::none,
-                                     .keeps_own = spec.norm.keeps_own};
+                                     .keeps_own = spec.norm.keeps_own,
+                                     .gamma_f32 = spec.norm.gamma_f32};
   return find_kernel({query, part}, as);
 }
 
@@ -75,11 +77,10 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
                               .row_packs = static_cast<std::uint32_t>(packs),
                               .inverse_columns = 1.0f / static_cast<float>(columns),
                               .epsilon = 1e-5f,
-                              .floor = form.floor,
                               .gamma_plus_one = form.gamma_plus_one,
-                              .gamma_f32 = form.gamma_f32,
                               .scaling = form.scaling,
-                              .power_of_two = form.power_of_two};
+                              .power_of_two = form.power_of_two,
+                              .floor = form.floor};
   t.kernel = kernel_of_norm(spec, work, static_cast<std::uint32_t>(members.size()), world_.grid(call, rank).blocks);
   if (spec.step != 0) return;
 

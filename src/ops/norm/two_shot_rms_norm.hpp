@@ -11,7 +11,7 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size, bool casts>
+template <class R, std::uint32_t known_size, bool casts, bool gamma_f32 = false>
 struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
@@ -19,7 +19,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance::rank_in_turn;
   using typename Instance::Slots;
   using typename Instance::Wire;
-  using Norm = RmsNorm<R, casts>;
+  using Norm = RmsNorm<R, casts, gamma_f32>;
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kMostThreads = max_norm_threads(Algorithm::two_shot, known_size);

@@ -22,15 +22,15 @@ namespace weft::detail {
 
 // `flows`: shards may be too large for slots. Few rows are slower there. Else threads are few and hold several packs of
 // a row: all warps of a block share four schedulers, so every instruction that no pack needs counts once a warp.
-template <DataType type, std::uint32_t known_size, bool casts, bool flows>
+template <DataType type, std::uint32_t known_size, bool casts, bool flows, bool gamma_f32 = false>
 struct NormedCrossing : CrossingUnits<type, known_size, true> {
   using Units = CrossingUnits<type, known_size, true>;
   using typename Units::R;
   using typename Units::Wire;
-  using Norm = RmsNorm<R, casts>;
+  using Norm = RmsNorm<R, casts, gamma_f32>;
   using Work = NormedCrossingWork;
-  using OneHop = NormedOneHop<type, known_size, casts, flows ? kMostHeldInOneHop : kHeldWithoutChunks>;
-  using Stage = NormStage<type, casts>;
+  using OneHop = NormedOneHop<type, known_size, casts, flows ? kMostHeldInOneHop : kHeldWithoutChunks, gamma_f32>;
+  using Stage = NormStage<type, casts, gamma_f32>;
   using Chunks = FlowCrossing<Reduction<type, Ops::sum, Plain>, true, Stage>;
   using Handshake = detail::Handshake<known_size>;
   using Counts = CrossingCounts<known_size>;

@@ -14,13 +14,19 @@ struct NormedCrossingQuery {
   std::uint32_t size;  // ranks
   bool casts;          // rows are also cast
   bool flows;          // shards may be too large for slots
+  bool gamma_f32 = false;
 
   using Work = NormedCrossingWork;
   constexpr bool operator==(const NormedCrossingQuery&) const = default;
-  // As for crossings, bf16 has instances for two and four ranks. Others share one, which can cast.
+  // As for crossings, bf16 has instances for two and four ranks. Others share one, which can cast. γ of f32 has one for
+  // everything.
   constexpr NormedCrossingQuery key() const {
-    const bool own = type == DataType::bf16 && (size == 2 || size == 4);
-    return {.type = type, .size = own ? size : 0, .casts = casts || !own, .flows = flows};
+    const bool own = type == DataType::bf16 && (size == 2 || size == 4) && !gamma_f32;
+    return {.type = type,
+            .size = own ? size : 0,
+            .casts = casts || !own,
+            .flows = flows || gamma_f32,
+            .gamma_f32 = gamma_f32};
   }
 };
 KernelFor<NormedCrossingWork> find_kernel(const NormedCrossingQuery& query);

@@ -148,7 +148,8 @@ class NormedCrossingCall : public detail::GroupCall {
     const detail::NormedCrossingQuery query{.type = args_.type,
                                             .size = static_cast<std::uint32_t>(channel().size()),
                                             .casts = args_.fp8.rows != nullptr,
-                                            .flows = may_flow()};
+                                            .flows = may_flow(),
+                                            .gamma_f32 = args_.gamma_f32};
     run({.call = {}, .bound = find_kernel(query).with(work), .blocks = plan_.blocks, .threads = plan_.threads});
   }
 
@@ -157,9 +158,9 @@ class NormedCrossingCall : public detail::GroupCall {
   std::uint32_t most_row_packs() const { return std::max(work_.shape.packs(), work_.norm.row_packs); }
   bool on_cpu() const { return channel().communicator().fabric().device() == Device::cpu; }
   // Whether counts that fit let any rank's shard flow in chunks. Rows that no block's threads hold take the same
-  // kernel: long ones, and all of CPU ranks, whose blocks have one thread.
+  // kernel: long ones, all of CPU ranks, whose blocks have one thread, and all with γ of f32.
   bool may_flow() const {
-    return (gathers ? args_.output_rows : args_.input_rows) * most_row_packs() > plan_.slot_packs ||
+    return args_.gamma_f32 || (gathers ? args_.output_rows : args_.input_rows) * most_row_packs() > plan_.slot_packs ||
            work_.norm.row_packs > detail::kMostRowPacksHeld || on_cpu();
   }
   // One hop saves 1 to 2 µs, as in crossings. Every rank has the same limit. Groups of one rank have one hop as it is.

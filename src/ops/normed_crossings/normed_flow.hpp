@@ -15,10 +15,10 @@
 
 namespace weft::detail {
 
-template <DataType type, bool casts>
+template <DataType type, bool casts, bool gamma_f32 = false>
 struct NormStage {
   using Work = NormedCrossingWork;
-  using Norm = RmsNorm<Reduction<type, Ops::sum>, casts>;
+  using Norm = RmsNorm<Reduction<type, Ops::sum>, casts, gamma_f32>;
   using Packs = typename Norm::Packs;
   static constexpr bool kMakes = true;
 

@@ -14,13 +14,13 @@
 namespace weft::detail {
 
 // `held`: packs of a row that a thread holds.
-template <DataType type, std::uint32_t known_size, bool casts, std::uint32_t held>
+template <DataType type, std::uint32_t known_size, bool casts, std::uint32_t held, bool gamma_f32 = false>
 struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   using Hop = OneHopCrossing<type, known_size, true>;
   using Units = CrossingUnits<type, known_size, true>;
   using typename Units::R;
   using typename Units::Wire;
-  using Norm = RmsNorm<R, casts>;
+  using Norm = RmsNorm<R, casts, gamma_f32>;
   using Work = NormedCrossingWork;
 
   // Packs of the slot that has the most, if `longest` is the longest share.

@@ -12,8 +12,8 @@ using detail::RowScaling;
 
 constexpr NormForm kUncast{.scaling = RowScaling::none};
 constexpr NormForm kCastAlone{.scaling = RowScaling::per_token, .floor = 2, .output = false};
-constexpr NormForm kCastToo{
-    .scaling = RowScaling::per_group, .power_of_two = true, .gamma_plus_one = true, .gamma_f32 = true, .apart = true};
+constexpr NormForm kCastToo{.scaling = RowScaling::per_group, .power_of_two = true, .apart = true};
+constexpr NormForm kCastWithF32{.scaling = RowScaling::per_group, .gamma_plus_one = true, .gamma_f32 = true};
 
 struct NormedWay {
   Moving moving = Moving::gather_sums_norm;
@@ -79,6 +79,9 @@ std::vector<Setup> small_normed_crossing_setups() {
       // Groups of one rank: nothing is summed, or nothing is shared.
       {.name = "normed-crossings-alone",
        .calls = both_ways({.counts = {1, 1}, .group_ranks = 1, .form = kCastToo}),
+       .bound = 1},
+      {.name = "normed-crossings-f32",
+       .calls = both_ways({.counts = {1, 1}, .packs = 2, .form = kCastWithF32}),
        .bound = 1},
       // Rows of three packs in chunks of two: they begin within a chunk, and other blocks have summed their ends.
       {.name = "normed-crossings-chunks-apart",

@@ -140,16 +140,19 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
                .row_packs = static_cast<std::uint32_t>(packs),
                .inverse_columns = 1.0f / static_cast<float>(columns),
                .epsilon = 1e-5f,
-               .floor = form.floor,
                .gamma_plus_one = form.gamma_plus_one,
-               .gamma_f32 = form.gamma_f32,
                .scaling = form.scaling,
-               .power_of_two = form.power_of_two},
+               .power_of_two = form.power_of_two,
+               .floor = form.floor},
       .shape = {}};
   work.shape = detail::shape_of(work.norm);
-  t.kernel = find_normed_crossing_kernel(
-      {.query = {.type = type, .size = static_cast<std::uint32_t>(n), .casts = true, .flows = true}, .work = work},
-      {setup_.atomic_bytes, setup_.one_thread});
+  t.kernel = find_normed_crossing_kernel({.query = {.type = type,
+                                                    .size = static_cast<std::uint32_t>(n),
+                                                    .casts = true,
+                                                    .flows = true,
+                                                    .gamma_f32 = form.gamma_f32},
+                                          .work = work},
+                                         {setup_.atomic_bytes, setup_.one_thread});
 }
 
 }  // namespace weft::sim

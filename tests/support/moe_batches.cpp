@@ -83,13 +83,13 @@ std::vector<Batch> entries_in_tallies(std::uint32_t ranks) {
   for (const auto& [cast, order, hidden] : {std::tuple{RowCast::none, ScaleOrder::rows, 8u},
                                             {RowCast::fp8, ScaleOrder::rows, kScaleColumns},
                                             {RowCast::fp8, ScaleOrder::columns, kScaleColumns}}) {
-    MoeExchangeArgs args{.tokens = 500, .hidden = hidden, .experts = 8, .top_k = 8, .cast = cast};
+    MoeExchangeArgs args{.tokens = 400, .hidden = hidden, .experts = 8, .top_k = 8, .cast = cast};
     args.scale_order = order;
     args.capacity = ranks * args.tokens * args.top_k;
     Batch& batch = batches.emplace_back();
-    for (const Choice choice : {Choice::uniform, Choice::one_expert, Choice::holes}) {
+    for (const Choice choice : {Choice::uniform, Choice::holes}) {
       batch.push_back(
-          {.args = args, .tokens = {500, 383, 384, 1}, .choice = choice, .wide_ids = choice == Choice::holes});
+          {.args = args, .tokens = {400, 383, 384, 1}, .choice = choice, .wide_ids = choice == Choice::holes});
     }
   }
   return in_every_layout(batches, ranks);

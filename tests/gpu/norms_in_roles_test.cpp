@@ -57,8 +57,6 @@ TEST(GpuNormsInRoles, RowsOfEveryWidthOnAnyGrid) {
                        .residual_in_place = seed % 2 == 0,
                        .output = scaling != Fp8Scaling::per_token,
                        .output_in_place = seed % 4 == 3 && scaling != Fp8Scaling::per_token,
-                       .gamma_plus_one = seed % 4 == 1,
-                       .gamma_f32 = seed % 2 == 1,
                        .input_gap = seed % 3 == 1 ? 8u : 0u,
                        .fp8 = scaling != Fp8Scaling::fixed || seed % 4 == 1,
                        .scaling = scaling,

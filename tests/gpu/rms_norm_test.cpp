@@ -42,16 +42,17 @@ TEST_P(GpuRmsNorm, RowsOfModels) {
   for (const std::size_t hidden : {4096u, 5120u, 7168u, 8192u, 16384u, 65536u}) {
     for (const std::size_t tokens : {std::size_t{1}, hidden > 10'000 ? std::size_t{3} : std::size_t{19}}) {
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
-        norms.push_back({.tokens = tokens,
-                         .hidden = hidden,
-                         .gamma_f32 = algorithm == Algorithm::two_shot,
-                         .fp8 = true,
-                         .scaling = tokens == 1 ? Fp8Scaling::per_token : Fp8Scaling::per_128_columns,
-                         .algorithm = algorithm,
-                         .seed = 5});
+        for (const bool gamma_f32 : {false, true}) {
+          norms.push_back({.tokens = tokens,
+                           .hidden = hidden,
+                           .gamma_f32 = gamma_f32,
+                           .fp8 = true,
+                           .scaling = tokens == 1 ? Fp8Scaling::per_token : Fp8Scaling::per_128_columns,
+                           .algorithm = algorithm,
+                           .seed = 5});
+        }
       }
-      norms.push_back(
-          {.tokens = tokens, .hidden = hidden - 8, .type = DataType::f16, .gamma_f32 = tokens == 1, .seed = 6});
+      norms.push_back({.tokens = tokens, .hidden = hidden - 8, .type = DataType::f16, .seed = 6});
     }
   }
   expect_right(world, norms);
@@ -68,12 +69,15 @@ TEST_P(GpuRmsNorm, LargestBlocks) {
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
         norms.push_back({.tokens = 11,
                          .hidden = hidden,
-                         .gamma_f32 = algorithm == Algorithm::one_shot,
                          .fp8 = scaling != Fp8Scaling::fixed,
                          .scaling = scaling,
                          .algorithm = algorithm,
                          .seed = 7,
                          .launch = {.blocks = 6, .threads = threads}});
+        // Kernels for any number of ranks: smaller blocks.
+        norms.push_back(norms.back());
+        norms.back().gamma_f32 = true;
+        norms.back().launch.threads = 512;
       }
     }
   }

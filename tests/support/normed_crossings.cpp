@@ -297,7 +297,8 @@ std::vector<NormedCrossing> long_normed_crossings(int ranks, std::int32_t rows) 
       const auto seed = static_cast<std::uint32_t>(all.size());
       const NormedCrossing call{
           .gathers = gathers, .counts = counts, .group_ranks = group_ranks, .padding = Padding::max};
-      for (const Norm& norm : {Norm{.hidden = 7168, .residual_in_place = true, .gamma_f32 = true, .seed = seed},
+      for (const Norm& norm : {Norm{.hidden = 7168, .residual_in_place = true, .seed = seed},
+                               Norm{.hidden = 4096, .gamma_f32 = true, .fp8 = seed % 2 == 0, .seed = seed},
                                Norm{.hidden = 7168,
                                .output = seed % 2 == 0,
                                .fp8 = true,

@@ -77,17 +77,18 @@ class NormedCrossingCall : public detail::GroupCall {
     detail::check_counts(group, args_.counts);
     detail::check_launch(group, args_.launch, detail::kMoveThreads);
     group.communicator().fabric().check_stream(stream());
-    detail::check_norm_tensors(group, arguments);
-    for (const detail::Extent& written : detail::outputs_of(arguments).extent)
-      if (written.data != nullptr)
-        detail::check_numbers_apart(args_.counts, static_cast<std::size_t>(group.size()), written);
     work_.norm = detail::work_of(arguments);
     work_.norm.rows = 1;  // weights are loaded before the kernel knows its rows
     work_.shape = detail::shape_of(work_.norm);
+    // Before tensors are compared: so many rows reach over whatever lies behind them.
     constexpr std::uint64_t most_packs = std::uint64_t{1} << 32;
     detail::require(args_.output_rows < most_packs / most_row_packs(),
                     "output_rows: {} rows of {} packs are not less than 2^32 packs", args_.output_rows,
                     most_row_packs());
+    detail::check_norm_tensors(group, arguments);
+    for (const detail::Extent& written : detail::outputs_of(arguments).extent)
+      if (written.data != nullptr)
+        detail::check_numbers_apart(args_.counts, static_cast<std::size_t>(group.size()), written);
   }
 
   detail::CallName plan(bool) {

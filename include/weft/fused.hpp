@@ -59,8 +59,9 @@ struct AllReduceRmsNormArgs {
   Algorithm algorithm = Algorithm::automatic;  // or one_shot, or two_shot
   Stream stream = nullptr;
   std::uint32_t tag = 0;
-  // The data blocks share the rows. A two-shot of more than 4 MB of bf16 between two GPUs is different: three of eight
-  // blocks move rows, and the others norm them. Roles take 8 blocks or more, of 256, 384 or 512 threads (0: 512).
+  // The data blocks share the rows. A two-shot of more than 4 MB of bf16 between two GPUs is different, unless γ is of
+  // f32: three of eight blocks move rows, and the others norm them. Roles take 8 blocks or more, of 256, 384 or 512
+  // threads (0: 512). γ of f32 has kernels for any number of ranks alone, and blocks of 512 threads at most.
   Launch launch = {};
 };
 
@@ -103,7 +104,8 @@ struct CrossingRmsNormArgs {
   std::size_t input_rows = 0, shard_rows = 0, output_rows = 0;
   Stream stream = nullptr;
   std::uint32_t tag = 0;
-  Launch launch = {};  // few rows have as many threads as hold a row of up to 8,192 columns, whatever is said here
+  // Few rows have as many threads as hold a row of up to 8,192 columns, whatever is said here, unless γ is of f32.
+  Launch launch = {};
 };
 
 // One kernel instead of three steps, with their bits:

@@ -124,8 +124,9 @@ A layer's sum, residual and RMSNorm in one call, with the bits of the three call
 residual_output = sum over ranks of inputs + residual; output = residual_output / rms(residual_output) · gamma.
 
 Matrices are [tokens, hidden] of bf16 or f16, rows 16 bytes aligned; gamma is [hidden] of their type, or of f32, which
-is used as it is. `residual`, the same on every rank, may be None. `residual_output` may be `residual`, and `output` may be `input`. `output` may be None if `fp8` is
-made. gamma_plus_one: the weights are 1 + gamma, as Gemma's are. algorithm: "automatic", "one_shot" or "two_shot".)doc");
+is used as it is. `residual`, the same on every rank, may be None. `residual_output` may be `residual`, and `output` may
+be `input`. `output` may be None if `fp8` is made. gamma_plus_one: the weights are 1 + gamma, as Gemma's are. algorithm:
+"automatic", "one_shot" or "two_shot".)doc");
 
   group.def("gather_sums_rms_norm", cross_with_norm<weft::gather_sums_rms_norm>, nb::arg("output").none(),
             nb::arg("residual_output"), nb::arg("input"), nb::arg("gamma"), nb::arg("counts"),

@@ -180,12 +180,11 @@ TEST(Kernels, NormedCrossings) {
   Found found;
   for (const DataType type : {DataType::bf16, DataType::f16}) {
     for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
-      for (const int choice : {0, 1, 2, 3, 4, 5, 6, 7}) {
-        found.add(detail::NormedCrossingQuery{.type = type,
-                                              .size = size,
-                                              .casts = choice % 2 != 0,
-                                              .flows = choice / 2 % 2 != 0,
-                                              .gamma_f32 = choice / 4 != 0});
+      for (const bool casts : {false, true}) {
+        for (const bool flows : {false, true}) {
+          for (const bool gamma_f32 : {false, true})
+            found.add(detail::NormedCrossingQuery{type, size, casts, flows, gamma_f32});
+        }
       }
     }
   }

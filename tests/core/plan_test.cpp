@@ -353,6 +353,7 @@ TEST(Plan, BlocksOfLargeNormsHaveRoles) {
   EXPECT_EQ(movers([](NormQuery& q) { q.size = 4; }), 0);
   EXPECT_EQ(movers([](NormQuery& q) { q.device = Device::cpu; }), 0);
   EXPECT_EQ(movers([](NormQuery& q) { q.type = DataType::f16; }), 0);
+  EXPECT_EQ(movers([](NormQuery& q) { q.gamma_f32 = true; }), 0);
   EXPECT_EQ(movers([](NormQuery& q) { q.requested = Algorithm::one_shot; }), 0);
   EXPECT_EQ(movers([](NormQuery& q) { q.row_packs = 8192, q.layout = make_layout(2, 1 << 10, 1 << 10); }), 0);
   for (int threads = 32; threads <= 1024; threads += 32) {

@@ -72,6 +72,12 @@ TEST(GpuNormsInRoles, RowsOfEveryWidthOnAnyGrid) {
                    .hidden = 4096,
                    .algorithm = Algorithm::two_shot,
                    .launch = launch_of(world, 0)});
+  // No kernel with roles takes γ of f32, whatever the size.
+  norms.push_back({.tokens = rows_of(4096),
+                   .hidden = 4096,
+                   .gamma_f32 = true,
+                   .algorithm = Algorithm::two_shot,
+                   .launch = launch_of(world, 0)});
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
     for (const Norm& norm : norms) {
       gpu.reset();

@@ -31,29 +31,34 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
     return Hop::most_units(work.shards, table, ranks) + residual;
   }
 
-  // `first`: as OneHopCrossing::send().
+  // `first`: as OneHopCrossing::send(). A row's residual is sent by the threads that norm the row: a new residual may
+  // take its place, and they store that later.
   template <Team T, class Table>
   static WEFT_FN void send(T& team, const Session& s, const Work& work, const Table& table, const Pack* first) {
     Hop::send(team, s, work.shards, table, first);
     if (work.norm.residual == nullptr) return;
-    const auto [start, step] = share_of(team);
+    const std::uint64_t rows = table.rows_of(s.rank());
+    const std::uint32_t row_packs = work.norm.row_packs, start = team.thread_rank(), step = team.size();
+    std::uint32_t row = first_row(team);
+    const auto load = [&](std::uint32_t i) {
+      const auto* const packs = static_cast<const Pack*>(work.norm.residual) + row * work.norm.residual_stride;
+      return row < rows && i < row_packs ? typename Norm::Packs(packs, 0).load(i) : Pack{};
+    };
+    Pack payload = load(start);  // it travels while slots are found
     const Circle takers = work.shards.partition.sharing(s.rank());
-    const std::uint64_t row_bytes = std::uint64_t{work.norm.row_packs} * sizeof(Pack);
-    const Rows<true> residual(work.norm.residual, table.rows_of(s.rank()), row_bytes,
-                              work.norm.residual_stride * sizeof(Pack));
-    Pack payload = residual.load(start);  // it travels while slots are found
     const std::uint64_t behind = packs_of_group(work, table, s.rank());
     typename Units::template SendsOn<T> send_on{team, s, takers, area(s), behind};
     send_on.find_slots();
-    for (std::uint64_t i = start; i < residual.packs(); i += step, payload = residual.load(i))
-      send_on(static_cast<std::uint32_t>(i), payload);
+    for (; row < rows; row += rows_apart(team), payload = load(start)) {
+      for (std::uint32_t i = start; i < row_packs; i += step, payload = load(i)) send_on(row * row_packs + i, payload);
+    }
   }
 
   // Sums and norms all rows that this rank takes. A block serves a row.
   template <Team T, class Table, class Weights>
   static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Table& table, const Weights& weights) {
     std::uint32_t uses = 0;
-    for (std::uint64_t row = team.block_rank() - 1;; row += team.blocks() - 1) {
+    for (std::uint64_t row = first_row(team);; row += rows_apart(team)) {
       const FoundRow found = find(s, work, table, row);
       if (!found.exists) return true;
       if (!norm_row(team, s, work, table, weights, uses, found)) return false;
@@ -69,18 +74,29 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
     return rows_before(table, group, group.end()) * work.norm.row_packs;
   }
 
+  // A block's rows, of those that its rank takes.
+  template <Team T>
+  static WEFT_FN std::uint32_t first_row(T& team) {
+    return team.block_rank() - 1;
+  }
+  template <Team T>
+  static WEFT_FN std::uint32_t rows_apart(T& team) {
+    return team.blocks() - 1;
+  }
+
   struct FoundRow {
     bool exists;
     std::uint32_t owner, in_shard;  // the row's number in the owner's shard
   };
-  // Row `row` of those that this rank takes.
+  // Row `row` of those that this rank takes. Its own come first.
   template <class Table>
   static WEFT_FN FoundRow find(const Session& s, const Work& work, const Table& table, std::uint64_t row) {
     const Circle owners = work.shards.partition.sharing(s.rank());
-    FoundRow found{};
-    std::uint64_t before = 0;
+    std::uint64_t before = table.rows_of(s.rank());
+    FoundRow found{row < before, s.rank(), static_cast<std::uint32_t>(row)};
     Hop::each_rank(s.size(), [&](std::uint32_t owner) {
-      const std::uint64_t rows = owner - owners.first < owners.size ? table.rows_of(owner) : 0;
+      const bool takes = owner - owners.first < owners.size && owner != s.rank();
+      const std::uint64_t rows = takes ? table.rows_of(owner) : 0;
       if (row - before < rows) found = {true, owner, static_cast<std::uint32_t>(row - before)};
       before += rows;
     });

@@ -25,10 +25,12 @@ struct NormedWay {
   std::vector<Grid> grids = {Grid{}};
   NormForm form = kUncast;
   bool one_hop = false;
+  bool in_place = false;
 };
 CallSetup normed_call(const NormedWay& way) {
   return {.count = way.packs * 8,
           .grids = way.grids,
+          .in_place = way.in_place,
           .moving = way.moving,
           .flows = way.flows,
           .norm = way.form,
@@ -64,6 +66,19 @@ std::vector<Setup> small_normed_crossing_setups() {
        .payload = Payload::special,
        .calls = both_ways({.counts = {1, 0}, .packs = 2, .grids = threads, .form = kCastAlone, .one_hop = true}),
        .bound = 1},
+      // The new residual takes the place of the old one, which other blocks send.
+      {.name = "normed-crossings-one-hop-in-place",
+       .calls = both_ways(
+           {.counts = {2, 1}, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}, .one_hop = true, .in_place = true}),
+       .bound = 1},
+      {.name = "normed-crossings-one-go-in-place",
+       .calls = both_ways({.counts = {2, 1}, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}, .in_place = true}),
+       .bound = 1},
+      {.name = "normed-crossings-chunks-in-place",
+       .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart, .in_place = true})},
+       .bound = 1,
+       .pipeline_slots = 2,
+       .pipeline_packs = 2},
       {.name = "normed-crossings-one-go", .calls = both_ways({.counts = {1, 1}}), .bound = 1},
       // A row's threads exchange values, and send packs that others of them have made.
       {.name = "normed-crossings-one-go-threads",

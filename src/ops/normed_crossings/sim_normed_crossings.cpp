@@ -10,7 +10,8 @@
 
 namespace weft::sim {
 
-// In memory, each with a guard in front: input, residual, new residual, output, weights, a scale, e4m3 rows, scales.
+// In memory, each with a guard in front: input, residual, new residual, output, weights, a scale, e4m3 rows, scales. In
+// place, the new residual is the residual.
 void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.call(call, rank);
   const NormForm& form = spec.norm;
@@ -50,6 +51,7 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
     place[i] = at;
     at += room(sizes[i]);
   }
+  if (spec.in_place) place[2] = place[1];
   const auto [input, residual, residual_output, output, gamma, fixed, fp8, scales] = place;
   t.output_offset = output;
 

@@ -219,6 +219,8 @@ std::vector<CallSetup> moe_in_rounds(const std::vector<Routing>& routings, const
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles);
 // The same exchange, whose weights come with combine.
 MoeExchangeArgs weighed_late(MoeExchangeArgs args);
+// With rows of one pack, which travel bit for bit, and room for all of them.
+MoeExchangeArgs exchange_of(std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k);
 
 // Recordings of the first and the second call, mixed with eager calls.
 std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);
@@ -252,6 +254,8 @@ std::vector<Setup> small_message_setups();
 std::vector<Setup> large_message_setups();
 std::vector<Setup> small_moe_setups();
 std::vector<Setup> large_moe_setups();
+std::vector<Setup> small_tally_setups();
+std::vector<Setup> large_tally_setups();
 std::vector<Setup> small_round_setups();
 std::vector<Setup> large_round_setups();
 std::vector<Setup> small_ring_setups();

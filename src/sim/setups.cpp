@@ -54,6 +54,7 @@ const std::vector<Setup>& all_setups() {
     add(small_normed_crossing_setups());
     add(small_message_setups());
     add(small_moe_setups());
+    add(small_tally_setups());
     add(small_round_setups());
     add(small_ring_setups());
     add(small_norm_setups());
@@ -68,6 +69,7 @@ const std::vector<Setup>& all_setups() {
     add(large_normed_crossing_setups());
     add(large_message_setups());
     add(large_moe_setups());
+    add(large_tally_setups());
     add(large_round_setups());
     add(large_ring_setups());
     add(large_norm_setups());

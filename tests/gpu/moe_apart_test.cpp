@@ -19,6 +19,12 @@ TEST_P(GpuMoeApart, HalvesInterleave) {
   }
 }
 
+// Own rows stay out of the slots in joined calls of so many tokens, and not between halves.
+TEST_P(GpuMoeApart, ManyTokensInterleave) {
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(GetParam()));
+  for (const Batch& batch : entries_in_tallies(GetParam())) expect_right_apart(world, batch);
+}
+
 // Halves take turns on two streams, without an event of the caller's between those of dispatches, or of combines.
 TEST_P(GpuMoeApart, HalvesOnStreamsThatAreOrdered) {
   const std::uint32_t ranks = GetParam();

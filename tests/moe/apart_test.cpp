@@ -49,6 +49,11 @@ TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
   interleave(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
+// Own rows stay out of the slots in joined calls of so many tokens, and not between halves.
+TEST_P(MoeApart, ManyTokensInterleave) {
+  interleave(entries_in_tallies(GetParam()), GetParam());
+}
+
 // A send determines the epoch of its wait, also if it is the last one before 0 or before the upper half.
 TEST_P(MoeApart, EpochsWrap) {
   for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {

@@ -37,8 +37,9 @@ std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
 constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders = 1024, kRowsForPairs = 512;
 
 // Entries of a rank from which on it pays that blocks count them in tallies, as measured
-// (docs/notes/0053-records-by-tallies.md).
-constexpr std::uint64_t kEntriesForTallies = 3072;
+// (docs/notes/0053-records-by-tallies.md). If one launch sends and receives, own rows then stay out of the slots. Of
+// two ranks these are half of all, so it pays earlier (docs/notes/0054-own-rows-stay-out-of-slots.md).
+constexpr std::uint64_t kEntriesForTallies = 3072, kEntriesForTalliesOfTwo = 1536;
 
 // Whether some warps send while the others receive. Between two ranks half of the rows cross no link, so senders would
 // soon be idle.
@@ -128,7 +129,11 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   ExchangeGrid grid = grid_of(args, warps);
   if (has_senders(args, kRowsForDispatchSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 8;
   const std::uint64_t entries = std::uint64_t{args.tokens} * shape.top_k;
-  grid.tallies = args.phases.has(0) && entries >= kEntriesForTallies && shape.replicas <= kMostTallyWords;
+  const bool two = args.ranks == 2 && is_joined(args.phases);
+  const std::uint64_t least = two ? kEntriesForTalliesOfTwo : kEntriesForTallies;
+  grid.tallies = args.phases.has(0) && entries >= least && shape.replicas <= kMostTallyWords;
+  // A quarter of the warps fills the link to one peer. The others place own rows meanwhile.
+  if (grid.tallies && two) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 4;
   return grid;
 }
 

@@ -78,7 +78,7 @@ struct DispatchControl : MoeFrame<DispatchWork> {
 template <class Row, bool in_rounds = false, bool tallies = false>
 struct MoeDispatch : DispatchControl {
   using Send = MoeSend<Row, in_rounds, tallies>;
-  using Receive = MoeReceive<Row, in_rounds>;
+  using Receive = MoeReceive<Row, in_rounds, tallies>;
   static constexpr BeginScope kBeginScope = tallies ? BeginScope::block : BeginScope::warp;
 
   struct ThreadPlan : Frame::ThreadPlan {

@@ -6,77 +6,21 @@
 
 #include "ops/moe/moe_places.hpp"
 #include "ops/moe/moe_rows.hpp"
+#include "ops/moe/moe_tokens.hpp"
 
 namespace weft::detail {
-
-// How many tokens each rank has, as far as the numbers have come; dealt to the lanes of a warp.
-template <Team T>
-struct SenderTokens {
-  static constexpr std::uint32_t kUnknown = kNone;  // more than any number
-  LaneArray<T, kMaxRanks> count;
-
-  WEFT_FN SenderTokens() {
-    WEFT_UNROLL
-    for (std::uint32_t& known : count.own) known = kUnknown;
-  }
-
-  struct Words {
-    std::uint64_t own[LaneArray<T, kMaxRanks>::kOwn];
-  };
-  // Asks for the unknown numbers; nothing here waits for them.
-  WEFT_FN Words load(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
-    Words words;
-    count.each(lane, s.size(), [&](std::uint32_t rank, std::uint32_t known, std::uint32_t j) {
-      words.own[j] = FlaggedWord::encode(known, s.epoch);
-      if (known == kUnknown) words.own[j] = team.load(DispatchArea::of(s, exchange, s.rank(), rank).tokens());
-    });
-    return words;
-  }
-  WEFT_FN void note(const Session& s, std::uint32_t lane, const Words& words) {
-    count.each(lane, s.size(), [&](std::uint32_t, std::uint32_t& known, std::uint32_t j) {
-      if (FlaggedWord::arrived(words.own[j], s.epoch)) known = FlaggedWord::decode(words.own[j]);
-    });
-  }
-  // An unknown rank of this lane, or kNoPeer.
-  WEFT_FN std::uint32_t late(const Session& s, std::uint32_t lane) {
-    std::uint32_t who = kNoPeer;
-    count.each(lane, s.size(),
-               [&](std::uint32_t rank, std::uint32_t known, std::uint32_t) { who = known == kUnknown ? rank : who; });
-    return who;
-  }
-  // By all lanes, when all numbers are known: whether a rank has more tokens.
-  WEFT_FN bool any_above(T& team, const Session& s, std::uint32_t lane, std::uint32_t tokens) {
-    bool above = false;
-    count.each(lane, s.size(), [&](std::uint32_t, std::uint32_t known, std::uint32_t) { above |= known > tokens; });
-    return !team.all_lanes(!above);
-  }
-  // The most of a rank. By all lanes, when all numbers are known.
-  WEFT_FN std::uint32_t most(T& team, const Session& s) {
-    std::uint32_t most = 0;
-    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-      const std::uint32_t known = count.get(team, rank);
-      if (known > most) most = known;
-    }
-    return most;
-  }
-  // By all lanes.
-  WEFT_FN bool know_all(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
-    const auto all = [&] {
-      note(s, lane, load(team, s, exchange, lane));
-      return team.all_lanes(late(s, lane) == kNoPeer);
-    };
-    return wait(team, s, {.phase = 1, .warp = true}, all, [&] { return late(s, lane); });
-  }
-};
 
 // A row's words are asked for at once, not one after the other: its records, its payload and its sender's number of
 // tokens. Then come the counts for its places, with another look at missing words. If all has come when a warp begins,
 // two round trips to memory suffice.
-template <class Row, bool in_rounds>
+//
+// `tallies`: many tokens. Own rows may stay out of the slots. Then they come first, and are placed while others travel.
+template <class Row, bool in_rounds, bool tallies>
 struct MoeReceive {
   // Warps of a row: `sharers` receive it. If there are warps enough, one more notes the row for combine and the caller.
   struct Plan {
     std::uint32_t sharers, parts;
+    std::uint32_t own;  // units of rows that stay out of the slots; they come first
   };
   struct Unit {
     std::uint32_t token, sender, part;
@@ -85,10 +29,19 @@ struct MoeReceive {
   static WEFT_FN Plan plan(const Call& call, const DispatchWork& work, const WarpShare& share) {
     const std::uint32_t rows = work.tokens * call.size;
     const std::uint32_t sharers = row_sharers<T>(Row::template items<T>(work.exchange.shape), rows, share.step);
-    return {.sharers = sharers, .parts = rows * (sharers + 1) <= share.step ? sharers + 1 : sharers};
+    Plan plan{.sharers = sharers, .parts = rows * (sharers + 1) <= share.step ? sharers + 1 : sharers, .own = 0};
+    if (own_rows_stay<tallies>(work)) plan.own = work.tokens * plan.parts;
+    return plan;
   }
   // `i`: among all units; the rows of a token are neighbours.
   static WEFT_FN Unit unit(const Call& call, const Plan& plan, std::uint32_t i) {
+    if constexpr (tallies) {
+      if (i < plan.own) return {i / plan.parts, call.rank, i % plan.parts};
+      const std::uint32_t skipped = plan.own != 0 ? 1 : 0, others = call.size - skipped;
+      if (others == 0) return {kNone, call.rank, 0};
+      const std::uint32_t row = (i - plan.own) / plan.parts, turn = call.rank + skipped + row % others;
+      return {row / others, turn < call.size ? turn : turn - call.size, (i - plan.own) % plan.parts};
+    }
     const std::uint32_t row = i / plan.parts;
     const std::uint32_t turn = call.rank + row % call.size;
     return {row / call.size, turn < call.size ? turn : turn - call.size, i % plan.parts};
@@ -129,9 +82,18 @@ struct MoeReceive {
       load(team, shape);
       check(s, shape);
     }
-    // Stores the items that have come, and puts slots back to rest.
-    WEFT_FN void take(T& team, const DispatchWork& work, const Entries<T>& entries) {
-      const ExchangeShape& shape = work.exchange.shape;
+    // Takes items of an own row from the caller's tensor. By all lanes.
+    WEFT_FN void make(T& team, const DispatchWork& work, std::uint32_t token) {
+      typename Row::template Given<T> given[kAtOnce];
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kAtOnce; ++j) {
+        given[j] = Row::template read<T>(work, token, first + j * step + lane);
+      }
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kAtOnce; ++j) moving[j] = Row::encode(team, work.exchange.shape, given[j]);
+    }
+    // Stores the items that have come.
+    WEFT_FN void put(T& team, const DispatchWork& work, const Entries<T>& entries) {
       each([&](std::uint32_t, auto& got) { Row::template decode<T>(got); });
       for (std::uint32_t left = entries.kept; left != 0;) {
         std::uint32_t to[Row::kRowsAtOnce];  // kNone: no more
@@ -143,6 +105,9 @@ struct MoeReceive {
         }
         each([&](std::uint32_t item, const auto& got) { Row::template put<T>(work, to, item, got); });
       }
+    }
+    // Puts their slots back to rest.
+    WEFT_FN void rearm(T& team, const ExchangeShape& shape) {
       each([&](std::uint32_t item, auto&) { Row::rearm(team, shape, row, item); });
     }
   };
@@ -158,6 +123,9 @@ struct MoeReceive {
     items.lane = lane;
     items.step = plan.sharers * T::kLanes;
     items.count = unit.part < plan.sharers ? Row::template items<T>(shape) : 0;
+    const bool stays = tallies && plan.own != 0 && unit.sender == s.rank();
+    const std::uint32_t count = items.count;
+    if (stays) items.count = 0;  // none comes by a slot
     items.begin(unit.part * T::kLanes);
     Records<T> records;
     Entries<T> entries{};
@@ -184,7 +152,14 @@ struct MoeReceive {
     if (in_rounds && !takes && !notes) return true;
     const auto beside = [&] { items.look(team, s, shape); };
     if (entries.here != 0 && !place(team, s, exchange, lane, unit.sender, unit.token, entries, beside)) return false;
-    if (takes) {
+    if (stays && takes) {
+      items.count = count;
+      for (std::uint32_t first = items.first; first < count; first += Items<T>::kAtOnce * items.step) {
+        items.begin(first);
+        items.make(team, work, unit.token);
+        items.put(team, work, entries);
+      }
+    } else if (takes) {
       for (std::uint32_t first = items.first; first < items.count; first += Items<T>::kAtOnce * items.step) {
         if (first != items.first) items.begin(first);
         const auto arrived = [&] {
@@ -192,7 +167,8 @@ struct MoeReceive {
           return team.all_lanes(items.arrived);
         };
         if (!wait(team, s, {.phase = 1, .warp = true}, arrived, late)) return false;
-        items.take(team, work, entries);
+        items.put(team, work, entries);
+        items.rearm(team, shape);
       }
     }
     if (notes) note_entries(team, work, lane, unit.sender, unit.token, entries);
@@ -205,7 +181,8 @@ struct MoeReceive {
     const ExchangeShape& shape = work.exchange.shape;
     SenderTokens<T> tokens;
     Unit unit = first;
-    const std::uint32_t most = shape.tokens * s.size() * plan.parts;
+    std::uint32_t most = shape.tokens * s.size() * plan.parts;
+    if (tallies && plan.own != 0) most = plan.own + shape.tokens * (s.size() - 1) * plan.parts;
     for (std::uint32_t i = share.first; i < most;) {
       if (unit.token < tokens.count.get(team, unit.sender) &&
           !receive_row(team, s, work, share.lane, unit, plan, tokens)) {
@@ -222,25 +199,5 @@ struct MoeReceive {
     return true;
   }
 };
-
-// Tells combine and the caller how many tokens each rank has. By the first warp of the control block. False when the
-// call has failed.
-template <Team T>
-WEFT_FN bool tell_tokens(T& team, const Session& s, const DispatchWork& work) {
-  SenderTokens<T> tokens;
-  if (!tokens.know_all(team, s, work.exchange, team.thread_rank())) return false;
-  RoutingHeader* const header = work.exchange.tables.header;
-  std::uint32_t most = 0;
-  for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-    const std::uint32_t count = tokens.count.get(team, rank);
-    if (count > most) most = count;
-    if (team.thread_rank() != 0) continue;
-    header->tokens[rank] = count;
-    tell_host(team, s, work, work.exchange.shape.local + rank, count);
-    if (work.source_tokens != nullptr) work.source_tokens[rank] = static_cast<std::int32_t>(count);
-  }
-  if (team.thread_rank() == 0) header->most_tokens = most;
-  return true;
-}
 
 }  // namespace weft::detail

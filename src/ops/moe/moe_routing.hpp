@@ -157,6 +157,13 @@ WEFT_FN ExpertHome home_of(const ExchangeView& exchange, std::uint32_t replica) 
   return {rank, replica - rank * even};
 }
 
+// Whether rows between a rank and itself stay out of the slots: those that receive take them from the caller's tensor,
+// while others send. Only in a launch that does both: between halves the caller may change the tensor.
+template <bool tallies>
+WEFT_FN bool own_rows_stay(const DispatchWork& work) {
+  return tallies && is_joined(work.phases);
+}
+
 // The replicas that serve the entries of one rank's tokens; kNone for an id that names no expert. If no expert has
 // several, replicas are experts.
 struct TopK {

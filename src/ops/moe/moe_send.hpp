@@ -201,6 +201,8 @@ struct MoeSend {
     if (last && unit.part == 0 && lane == 0) work.exchange.tables.answering[unit.token] = to;
     const std::uint32_t count = Row::template items<T>(shape), step = sharers * T::kLanes;
     typename Row::template Given<T> given = loaded.given;
+    const bool own_stays = own_rows_stay<tallies>(work);
+    if (own_stays && to.without(s.rank()).empty()) return;
     if constexpr (in_rounds) {
       if (unit.round != 0) {
         to = to.without(ranks_of<true>(team, s, work, lane, unit.token, loaded.own_id, experts.begin));
@@ -212,7 +214,7 @@ struct MoeSend {
       const std::uint32_t item = first + lane;
       const typename Row::template Moving<T> moving = Row::encode(team, shape, given);
       given = Row::template read<T>(work, unit.token, item + step);  // the next one comes while this one goes
-      for (std::uint32_t turn = 0; turn < s.size() && item < count; ++turn) {
+      for (std::uint32_t turn = own_stays ? 1 : 0; turn < s.size() && item < count; ++turn) {
         const std::uint32_t rank = rank_after(s.rank(), turn, s.size());
         if (!to.has(rank)) continue;
         Row::send(team, shape, DispatchArea::of(s, work.exchange, rank, s.rank()).row(unit.token), item, moving);

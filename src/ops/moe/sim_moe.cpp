@@ -259,7 +259,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                                       .order = exchange.shape.scale_order,
                                       .ring = takes_ring(spec),
                                       .rounds = work.rounds.count != 1,
-                                      .tallies = world_.grid(call, rank).tallies};
+                                      .tallies = work.phases.has(0) && world_.grid(call, rank).tallies};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();

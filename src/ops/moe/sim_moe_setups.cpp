@@ -11,21 +11,16 @@
 namespace weft::sim {
 namespace {
 
-MoeExchangeArgs exact(std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
-  return {.tokens = tokens, .hidden = 8, .experts = experts, .top_k = top_k, .capacity = tokens * experts * top_k};
-}
 MoeExchangeArgs cast(RowCast how, std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
-  MoeExchangeArgs args = exact(tokens, experts, top_k);
+  MoeExchangeArgs args = exchange_of(tokens, experts, top_k);
   args.hidden = kScaleColumns;
   args.cast = how;
   return args;
 }
 
-constexpr Grid kTallies{.blocks = 2, .threads = 1, .tallies = true};
-
 // The first expert is on every rank, the others are on one: experts of a rank are not in the order of ids.
 MoeExchangeArgs with_replicas(unsigned ranks) {
-  MoeExchangeArgs args = exact(2, 3, 2);
+  MoeExchangeArgs args = exchange_of(2, 3, 2);
   args.ranks_of_expert = {{}, {ranks - 1}, {0, 1}};
   for (unsigned rank = 0; rank < ranks; ++rank) args.ranks_of_expert[0].push_back(rank);
   return args;
@@ -43,6 +38,10 @@ std::vector<CallSetup> in_roles(std::vector<CallSetup> calls) {
 }
 
 }  // namespace
+
+MoeExchangeArgs exchange_of(std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
+  return {.tokens = tokens, .hidden = 8, .experts = experts, .top_k = top_k, .capacity = tokens * experts * top_k};
+}
 
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles) {
   for (int call = 0; call < static_cast<int>(calls.size()); ++call) {
@@ -96,84 +95,75 @@ std::vector<Setup> small_moe_setups() {
   const std::vector<CallSetup> two_rounds = moe_calls({{{1}, {0}}, {{1}, {}}});
   constexpr Payload special = Payload::special;
   return {
-      {.name = "moe-exact", .payload = special, .calls = rounds, .exchange = exact(1, 2, 1)},
+      {.name = "moe-exact", .payload = special, .calls = rounds, .exchange = exchange_of(1, 2, 1)},
       {.name = "moe-exact-torn8",
        .atomic_bytes = 8,
        .payload = special,
        .calls = rounds,
        .bound = 1,
-       .exchange = exact(1, 2, 1)},
+       .exchange = exchange_of(1, 2, 1)},
       {.name = "moe-exact-cpu",
        .atomic_bytes = 8,
        .one_thread = true,
        .payload = special,
        .calls = rounds,
-       .exchange = exact(1, 2, 1)},
+       .exchange = exchange_of(1, 2, 1)},
       {.name = "moe-cast", .calls = two_rounds, .bound = 1, .exchange = cast(RowCast::fp8, 1, 2, 1)},
       {.name = "moe-beside",
        .side_by_side = true,
        .payload = special,
        .calls = beside_each_other(rounds, 2),
        .bound = 1,
-       .exchange = exact(1, 2, 1)},
+       .exchange = exchange_of(1, 2, 1)},
       {.name = "moe-apart",
        .payload = special,
        .calls = moe_apart({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}}, {2, 1}, {2, 1}),
        .bound = 1,
-       .exchange = exact(1, 2, 1)},
+       .exchange = exchange_of(1, 2, 1)},
       {.name = "moe-wrap31",
        .start_epoch = 0x7ffffffeu,
        .calls = moe_calls({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
        .bound = 1,
-       .exchange = exact(2, 2, 1)},
+       .exchange = exchange_of(2, 2, 1)},
       // Blocks of two threads.
       {.name = "moe-threads",
        .payload = special,
        .calls = moe_calls({{{1, 0}, {0, 1}}}, {{2, 2}}),
        .bound = 1,
-       .exchange = exact(2, 2, 1)},
-      // Entries are counted in tallies: of a block with several tokens, of several blocks, of several threads.
-      {.name = "moe-tally",
-       .calls = moe_calls({{{1, 0, 1}, {0, 0}}}, {{.blocks = 3, .threads = 1, .tallies = true}, kTallies}),
-       .bound = 1,
-       .exchange = exact(3, 2, 1)},
-      {.name = "moe-tally-threads",
-       .calls = moe_calls({{{1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .tallies = true}}),
-       .bound = 1,
-       .exchange = exact(2, 2, 1)},
+       .exchange = exchange_of(2, 2, 1)},
       // So many warps that one thread enters for all of them.
       {.name = "moe-many-warps",
        .payload = special,
        .calls = moe_calls({{{1}, {0}}, {{0}, {}}}, {{2, 5}}),
        .bound = 1,
-       .exchange = exact(1, 2, 1)},
+       .exchange = exchange_of(1, 2, 1)},
       {.name = "moe-lanes2",
        .lanes = 2,
        .calls = moe_calls({{{1}, {0}}}, {{2, 2}}),
        .bound = 1,
-       .exchange = exact(1, 2, 1)},
-      {.name = "moe-weights", .calls = rounds, .bound = 1, .exchange = weighed_late(exact(1, 2, 1))},
+       .exchange = exchange_of(1, 2, 1)},
+      {.name = "moe-weights", .calls = rounds, .bound = 1, .exchange = weighed_late(exchange_of(1, 2, 1))},
       {.name = "moe-weights-cpu",
        .atomic_bytes = 8,
        .one_thread = true,
        .payload = special,
        .calls = rounds,
-       .exchange = weighed_late(exact(1, 2, 1))},
+       .exchange = weighed_late(exchange_of(1, 2, 1))},
       {.name = "moe-weights-apart",
        .calls = moe_apart({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}}, {2, 1}, {2, 1}),
        .bound = 1,
-       .exchange = weighed_late(exact(1, 2, 1))},
+       .exchange = weighed_late(exchange_of(1, 2, 1))},
       {.name = "moe-weights-wrap31",
        .start_epoch = 0x7ffffffeu,
        .calls = moe_calls({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
        .bound = 1,
-       .exchange = weighed_late(exact(2, 2, 1))},
+       .exchange = weighed_late(exchange_of(2, 2, 1))},
       // A lane has several entries, and a token several for one rank.
       {.name = "moe-weights-lanes2",
        .lanes = 2,
        .calls = moe_calls({{{3, 0, 2}, {1, 3, -1}}}, {{2, 2}}),
        .bound = 1,
-       .exchange = weighed_late(exact(1, 4, 3))},
+       .exchange = weighed_late(exchange_of(1, 4, 3))},
   };
 }
 
@@ -192,7 +182,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   // several rows for a warp.
   for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
     const bool contiguous = layout == RowLayout::expert_contiguous;
-    MoeExchangeArgs args = exact(2, 6, 3);
+    MoeExchangeArgs args = exchange_of(2, 6, 3);
     args.layout = layout;
     args.alignment = contiguous ? 2 : 1;
     args.capacity = contiguous ? 9 : layout == RowLayout::rank_major ? 0 : 3;
@@ -202,16 +192,11 @@ std::vector<Setup> moe_setups_with_lanes() {
     add(2, how, {.calls = moe_calls(routings, {{2, 4}, {3, 2}}), .exchange = args});
     add(8, how, {.calls = moe_calls({routings[0]}, {{2, 8}, {2, 16}}), .exchange = args});
   }
-  // A warp's width of entries after the other, the last one not full.
-  add(2, "tally",
-      {.calls = moe_calls({{{5, 5, 3, 4, 2, 5}, {5, 1, -1}}},
-                          {{.blocks = 2, .threads = 4, .tallies = true}, {.blocks = 3, .threads = 2, .tallies = true}}),
-       .exchange = exact(2, 6, 3)});
   // So many entries that neighbouring lanes count them together.
   Routing many(2);
   for (int i = 0; i < 33; ++i) many[0].push_back(i % 2);
   many[1] = {1, 0};
-  add(2, "many", {.calls = moe_calls({many}, {{2, 4}}), .exchange = exact(33, 2, 1)});
+  add(2, "many", {.calls = moe_calls({many}, {{2, 4}}), .exchange = exchange_of(33, 2, 1)});
   // Scales in columns: for each of two experts, and for all rows together, as bytes of a word that is not full.
   MoeExchangeArgs columns = cast(RowCast::fp8, 1, 4, 2);
   columns.hidden = 2 * kScaleColumns;
@@ -232,7 +217,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   add(8, "ue8m0", {.calls = moe_calls({{{1}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   for (const unsigned lanes : {2u, 8u}) {
     // Each warp gets one and a half pairs of packs.
-    MoeExchangeArgs wide = exact(2, 3, 2);
+    MoeExchangeArgs wide = exchange_of(2, 3, 2);
     wide.hidden = 24 * lanes;
     add(lanes, "roles",
         {.calls = in_roles(moe_calls({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}})),
@@ -243,7 +228,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   }
   // Each rank has its own roles: several warps that send, or one; as many as the block has, which then all do both;
   // none. Also two packs at once without roles.
-  MoeExchangeArgs packs = exact(2, 3, 2);
+  MoeExchangeArgs packs = exchange_of(2, 3, 2);
   packs.hidden = 48;
   std::vector<CallSetup> several = moe_calls({{{0, 1, 0, 2}, {0, 2}}, {{2, 0}, {2, 1, 1, 0}}});
   const Grid all_send{.blocks = 3, .threads = 4, .senders = 2};
@@ -289,22 +274,22 @@ std::vector<Setup> large_moe_setups() {
       setup.ranks = ranks;
       setup.payload = Payload::special;
       setup.calls = setup.calls.empty() ? mixed : setup.calls;
-      if (!setup.has_exchange()) setup.exchange = exact(2, ranks + 1, 2);
+      if (!setup.has_exchange()) setup.exchange = exchange_of(2, ranks + 1, 2);
       setups.push_back(std::move(setup));
     };
     add("mixed", {});
     add("mixed-torn8", {.atomic_bytes = 8, .start_epoch = 0xfffffffeu});
     add("cpu", {.atomic_bytes = 8, .one_thread = true, .start_epoch = 0x7ffffffeu});
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 1)});
-    add("weights", {.exchange = weighed_late(exact(2, ranks + 1, 2))});
+    add("weights", {.exchange = weighed_late(exchange_of(2, ranks + 1, 2))});
     add("weights-cpu", {.atomic_bytes = 8,
                         .one_thread = true,
                         .start_epoch = 0x7ffffffeu,
-                        .exchange = weighed_late(exact(2, ranks + 1, 2))});
+                        .exchange = weighed_late(exchange_of(2, ranks + 1, 2))});
     add("weights-beside", {.atomic_bytes = 8,
                            .side_by_side = true,
                            .calls = beside_each_other(mixed, 1),
-                           .exchange = weighed_late(exact(2, ranks + 1, 2))});
+                           .exchange = weighed_late(exchange_of(2, ranks + 1, 2))});
     std::vector<CallSetup> roles = mixed;
     for (CallSetup& call : roles) call.grids = {{3, 2}, {2, 3}};
     // Some ranks count in tallies, beside others that do not.
@@ -314,18 +299,18 @@ std::vector<Setup> large_moe_setups() {
     }
     add("tally", {.calls = tallies});
     add("tally-cpu", {.atomic_bytes = 8, .one_thread = true, .start_epoch = 0x7ffffffeu, .calls = tallies});
-    MoeExchangeArgs three_packs = exact(2, ranks + 1, 2);
+    MoeExchangeArgs three_packs = exchange_of(2, ranks + 1, 2);
     three_packs.hidden = 24;
     add("roles", {.calls = in_roles(roles), .exchange = three_packs});
     // One row for each expert; the hot one has too many. The last rank has no expert.
-    MoeExchangeArgs drop = exact(2, 2, 2);
+    MoeExchangeArgs drop = exchange_of(2, 2, 2);
     drop.capacity = 1;
     drop.overflow = Overflow::drop;
     for (unsigned expert = 0; expert < drop.experts; ++expert) drop.rank_of_expert.push_back(expert % (ranks - 1));
     // Aligned contiguous experts, the last of which do not fit; and a row for all experts of a rank.
     for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
       const bool by_rank = layout == RowLayout::rank_major;
-      MoeExchangeArgs args = exact(2, ranks + 1, 2);
+      MoeExchangeArgs args = exchange_of(2, ranks + 1, 2);
       args.layout = layout;
       args.alignment = by_rank ? 1 : 3;
       args.capacity = by_rank ? 0 : 5;
@@ -343,7 +328,7 @@ std::vector<Setup> large_moe_setups() {
     add("replicas", {.calls = moe_calls({{{0, 1, 0, 2}, {0, 0}, {2, 1, 2, -1}}, {{}, {2, 0, 2, 0}}, {{0, 2}}}),
                      .exchange = with_replicas(ranks)});
     // Experts' results are summed unweighted, and a residual of the token's own rank is added.
-    MoeExchangeArgs unweighted = exact(2, ranks + 1, 2);
+    MoeExchangeArgs unweighted = exchange_of(2, ranks + 1, 2);
     unweighted.weighted = false;
     std::vector<CallSetup> with_residuals = mixed;
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
@@ -358,7 +343,7 @@ std::vector<Setup> large_moe_setups() {
                     .calls = moe_calls({{{1}, {0}}, {{0}, {0}}, {{1}, {}}}, {{2, 2}, {3, 1}}),
                     .exchange = cast(RowCast::fp8_ue8m0, 1, 2, 1)});
   // Every word of the masks; rows of fp8 that come with scales of their own.
-  MoeExchangeArgs scales = exact(1, 2, 1);
+  MoeExchangeArgs scales = exchange_of(1, 2, 1);
   scales.hidden = 16;
   scales.type = RowType::fp8;
   scales.scale_bytes = 4;
@@ -370,12 +355,12 @@ std::vector<Setup> large_moe_setups() {
   // The same recordings with other routings in their tensors.
   std::vector<CallSetup> replays = moe_calls({{{1, 0}, {0, 0}}, {{1, 1}, {1, -1}}, {{-1, -1}, {0, 1}}});
   for (std::size_t call = 2; call < replays.size(); ++call) replays[call].replays = static_cast<int>(call % 2);
-  setups.push_back({.name = "moe-replays", .calls = replays, .exchange = exact(1, 2, 2)});
+  setups.push_back({.name = "moe-replays", .calls = replays, .exchange = exchange_of(1, 2, 2)});
   // Ids of 64 bits: some have lower words that name experts, but name no expert themselves.
   constexpr std::int64_t wide = std::int64_t{1} << 32;
   std::vector<CallSetup> wide_ids = moe_calls({{{-wide, 0, wide + 1, 1}, {1, 0}}, {{wide, 2}, {0, wide}}});
   for (CallSetup& call : wide_ids) call.wide_ids = call.moving == Moving::dispatch;
-  setups.push_back({.name = "moe-wide-ids", .calls = wide_ids, .exchange = exact(2, 3, 2)});
+  setups.push_back({.name = "moe-wide-ids", .calls = wide_ids, .exchange = exchange_of(2, 3, 2)});
   // Two dispatches, whose combines come in the other order; then two more, the first without a combine.
   std::vector<CallSetup> crossed = moe_calls({{{1}, {0}}, {{0}, {0}}});
   std::swap(crossed[1], crossed[2]);
@@ -385,7 +370,7 @@ std::vector<Setup> large_moe_setups() {
   crossed.insert(crossed.end(), {more[0], more[0], more[0], more[1]});
   crossed[6].discard = true;
   crossed[7].of = 6;
-  setups.push_back({.name = "moe-handles", .calls = crossed, .exchange = exact(1, 2, 1)});
+  setups.push_back({.name = "moe-handles", .calls = crossed, .exchange = exchange_of(1, 2, 1)});
   std::ranges::move(moe_setups_with_lanes(), std::back_inserter(setups));
   return setups;
 }

@@ -9,10 +9,6 @@
 namespace weft::sim {
 namespace {
 
-MoeExchangeArgs exchange_of(std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
-  return {.tokens = tokens, .hidden = 8, .experts = experts, .top_k = top_k, .capacity = tokens * experts * top_k};
-}
-
 // Through a ring that has a place for each token.
 MoeExchangeArgs on_ring(MoeExchangeArgs args) {
   args.path = RowPath::ring;

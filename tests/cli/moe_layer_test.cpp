@@ -51,12 +51,16 @@ TEST(BenchMoeLayer, EverySchedule) {
       EXPECT_EQ(point.at("verdict"), "ok");
       EXPECT_GT(point.at("us"), 0);
       if (point.at("operation") == "layer" && point.at("tokens") == 4)
-        layers.insert(point.at("schedule").get<std::string>() + point.at("rounds").dump() + point.at("path").dump());
+        layers.insert(point.at("schedule").get<std::string>() + point.at("rounds").dump() + point.at("path").dump() +
+                      point.value("overlap_method", nlohmann::json{}).dump());
     }
     std::set<std::string> all;
-    for (const char* way : {"plain1", "rounds1", "rounds2", "rounds3", "peo2", "peo3", "combine-rounds1",
-                            "combine-rounds2", "combine-rounds3"}) {
-      for (const char* path : {"\"slots\"", "\"ring\""}) all.insert(std::string(way) + path);
+    for (const char* path : {"\"slots\"", "\"ring\""}) {
+      for (const char* way :
+           {"plain1", "rounds1", "rounds2", "rounds3", "combine-rounds1", "combine-rounds2", "combine-rounds3"})
+        all.insert(std::string(way) + path + "null");
+      for (const char* way : {"peo2", "peo3"})
+        for (const char* method : {"1", "2", "3"}) all.insert(std::string(way) + path + method);
     }
     EXPECT_EQ(layers, all);
   }
@@ -135,6 +139,7 @@ TEST(BenchMoeLayer, ImpossibleLayersAreRejected) {
   rejected({"--emulate-ep", "1"}, "--emulate-ep 1 is less than the 2 ranks");
   rejected({"--intermediate", "64"}, "rows of 128 and 64 columns: e4m3 with scales asks for multiples of 128");
   rejected({"--rounds", "17"}, "--rounds");
+  rejected({"--peo-methods", "4"}, "between 1 and 3");
   rejected({"--gemm-tile", "128"}, "--gemm-tile is for GPUs");
   rejected({"--gemm-tile", "96"}, "--gemm-tile");
   rejected({"--tokens", "1024", "--intermediate", "131072"}, "CPU ranks multiply in plain loops");

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/bench_options.hpp"
-#include "bench/layer_rank.hpp"
+#include "bench/layer_figures.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
@@ -17,72 +17,11 @@
 namespace weft::cli {
 namespace {
 
-// A thing that is timed: a whole layer, or a part of it alone.
-enum class Part : std::uint8_t { layer, exchange, experts };
-constexpr std::string_view name(Part part) {
-  constexpr std::string_view names[] = {"layer", "dispatch + combine", "experts"};
-  return names[static_cast<int>(part)];
-}
-
-struct Timed {
-  Part part;
-  LayerWay way;
-  std::vector<std::vector<double>> samples = {};  // [rank][sample]
-  Figure figure = {};
-};
-
-struct Row {
-  std::uint32_t tokens = 0, virtual_tokens = 0;
-  double rows_per_expert = 0;
-  GemmTile tile = GemmTile::automatic;  // on GPUs, that of the GEMMs
-  std::vector<Timed> timed = {};
-  std::string wrong = {};
-  std::vector<LayerTrace> traces = {};  // if they are asked for
-
-  double us(Part part, const LayerWay& way) const {
-    for (const Timed& one : timed) {
-      if (one.part == part && one.way == way) return one.figure.us;
-    }
-    return 0;
-  }
-  double fastest_plain() const {
-    double least = 0;
-    for (const Timed& one : timed) {
-      if (one.part != Part::layer || one.way.schedule != LayerSchedule::plain) continue;
-      if (least == 0 || one.figure.us < least) least = one.figure.us;
-    }
-    return least;
-  }
-};
-
-std::string_view schedule_of(const LayerWay& way) {
-  return way.peo ? "peo" : name(way.schedule);
-}
-
-// Rounds hide all but the first part of dispatch and the last one of combine behind the experts, or the experts behind
-// the rest. Parts are counted as equal.
-double ideal_us(const Row& row, const LayerWay& way) {
-  LayerWay of_experts = way;
-  of_experts.path = RowPath::slots;  // they send nothing
-  const double exchange = row.us(Part::exchange, {LayerSchedule::plain, 1, way.sms, way.path});
-  const double experts = row.us(Part::experts, of_experts);
-  if (exchange == 0 || experts == 0) return 0;
-  const double first_and_last = exchange / way.rounds;
-  return std::max(experts, exchange - first_and_last) + first_and_last;
-}
-
-std::string in_words(const LayerWay& way) {
-  std::string text{weft::name(way.schedule)};
-  if (way.schedule != LayerSchedule::plain) text += fmt::format(", {} rounds", way.rounds);
-  if (way.sms != 0) text += fmt::format(", {} SMs", way.sms);
-  return text + fmt::format(", by {}", weft::name(way.path));
-}
-
 struct LayerBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
-  std::string tokens, rounds = "2,4", sms = "0", trace;
+  std::string tokens, rounds = "2,4", sms = "0", peo_methods = "1,2,3", trace;
   bool no_peo = false;
   RowPath path = RowPath::automatic;
   GemmTile tile = GemmTile::automatic;
@@ -91,12 +30,12 @@ struct LayerBench {
 
   LayerShape shape_of(const ModelShape& model_shape, int ranks) const;
   std::vector<std::uint32_t> peo_rounds() const;
-  std::vector<Timed> ways(const std::vector<std::int64_t>& counts) const;
-  Row measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count, std::uint32_t most,
-              const LayerShape& shape) const;
+  std::vector<TimedLayer> ways(const std::vector<std::int64_t>& counts) const;
+  LayerRow measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
+                   std::uint32_t most, const LayerShape& shape) const;
   void print(const Ranks& ranks, const ModelShape& model_shape, const LayerShape& shape,
-             const std::vector<Row>& rows) const;
-  nlohmann::json to_json(const std::vector<Row>& rows) const;
+             const std::vector<LayerRow>& rows) const;
+  nlohmann::json to_json(const std::vector<LayerRow>& rows) const;
   int run();
 };
 
@@ -129,30 +68,32 @@ std::vector<std::uint32_t> LayerBench::peo_rounds() const {
 }
 
 // The parts come first: they need the tensors that a plain layer has left.
-std::vector<Timed> LayerBench::ways(const std::vector<std::int64_t>& counts) const {
+std::vector<TimedLayer> LayerBench::ways(const std::vector<std::int64_t>& counts) const {
   const std::vector<RowPath> paths =
       path == RowPath::automatic ? std::vector{RowPath::slots, RowPath::ring} : std::vector{path};
-  std::vector<Timed> all;
-  const auto plain = [&](Part part, RowPath by, int number = 0) {
+  std::vector<TimedLayer> all;
+  const auto plain = [&](TimedPart part, RowPath by, int number = 0) {
     all.push_back({part, {LayerSchedule::plain, 1, number, by}});
   };
-  for (const RowPath by : paths) plain(Part::layer, by);
-  for (const RowPath by : paths) plain(Part::exchange, by);
-  plain(Part::experts, RowPath::slots);
+  for (const RowPath by : paths) plain(TimedPart::layer, by);
+  for (const RowPath by : paths) plain(TimedPart::exchange, by);
+  plain(TimedPart::experts, RowPath::slots);
   for (const std::int64_t number : parse_counts(sms, "--sms", kMostBlocks, 0)) {
     for (const RowPath by : paths) {
-      if (number != 0) plain(Part::exchange, by, static_cast<int>(number));
+      if (number != 0) plain(TimedPart::exchange, by, static_cast<int>(number));
       for (const std::int64_t count : counts) {
         for (const LayerSchedule schedule : {LayerSchedule::rounds, LayerSchedule::combine_rounds}) {
           LayerWay way{schedule, static_cast<std::uint32_t>(count), static_cast<int>(number), by};
-          all.push_back({Part::layer, way});
+          all.push_back({TimedPart::layer, way});
           if (schedule == LayerSchedule::rounds && count > 1 && !no_peo) {
-            way.peo = true;
-            all.push_back({Part::layer, way});
-            way.peo = false;
+            for (const std::int64_t method : parse_counts(peo_methods, "--peo-methods", PeoLayer::kMethods, 1)) {
+              way.peo = static_cast<std::uint32_t>(method);
+              all.push_back({TimedPart::layer, way});
+            }
+            way.peo = 0;
           }
           way.path = RowPath::slots;
-          if (schedule == LayerSchedule::rounds && by == paths.front()) all.push_back({Part::experts, way});
+          if (schedule == LayerSchedule::rounds && by == paths.front()) all.push_back({TimedPart::experts, way});
         }
       }
     }
@@ -160,13 +101,13 @@ std::vector<Timed> LayerBench::ways(const std::vector<std::int64_t>& counts) con
   return all;
 }
 
-Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
-                        std::uint32_t most, const LayerShape& shape) const {
-  Row row{.tokens = count, .rows_per_expert = shape.rows_per_expert(count)};
+LayerRow LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
+                             std::uint32_t most, const LayerShape& shape) const {
+  LayerRow row{.tokens = count, .rows_per_expert = shape.rows_per_expert(count)};
   if (ranks.device() == Device::cuda) row.tile = tile_of({.rows_per_expert = row.rows_per_expert, .tile = tile});
   row.timed = ways(parse_counts(rounds, "--rounds", 16, 1));
-  std::erase_if(row.timed, [&](const Timed& timed) {
-    return timed.part != Part::experts && timed.way.path == RowPath::slots && !LayerRank::have_slots(shape, count);
+  std::erase_if(row.timed, [&](const TimedLayer& timed) {
+    return timed.part != TimedPart::experts && timed.way.path == RowPath::slots && !LayerRank::have_slots(shape, count);
   });
   std::vector<std::string> wrong(opened.size());
   ranks.each([&](Ranks::Seat& seat) {
@@ -184,23 +125,23 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
       plain.push_back(rank.output());
       if (layer == 0) wrong[index] = rank.check_gemms(layer);
     }
-    for (Timed& timed : row.timed) {
+    for (TimedLayer& timed : row.timed) {
       const LayerWay& way = timed.way;
-      for (std::uint32_t layer = 0; timed.part == Part::layer && layer < LayerRank::kLayers; ++layer) {
+      for (std::uint32_t layer = 0; timed.part == TimedPart::layer && layer < LayerRank::kLayers; ++layer) {
         rank.clear();
         seat.barrier();
         rank.device().run(seat, [&] { rank.run(way, layer); });
-        const bool right = way.peo ? sums_are_near(rank.output(), plain[layer], shape.hidden, way.rounds)
-                                   : rank.output() == plain[layer];
+        const bool right = way.peo != 0 ? sums_are_near(rank.output(), plain[layer], shape.hidden, way.rounds)
+                                        : rank.output() == plain[layer];
         if (!right && wrong[index].empty())
           wrong[index] = fmt::format("{} in {} rounds by {}: layer {} differs from one part after the other",
                                      schedule_of(way), way.rounds, weft::name(way.path), layer);
       }
       std::uint32_t layer = 0;
       const auto operation = [&](int) {
-        if (timed.part == Part::layer) rank.run(way, layer++);
-        if (timed.part == Part::exchange) rank.exchange(way, layer++);
-        if (timed.part == Part::experts) rank.experts(way, layer++);
+        if (timed.part == TimedPart::layer) rank.run(way, layer++);
+        if (timed.part == TimedPart::exchange) rank.exchange(way, layer++);
+        if (timed.part == TimedPart::experts) rank.experts(way, layer++);
       };
       seat.barrier();
       auto all = seat.gather(rank.device().time(seat, {.method = methods_of(ranks.device()).front(),
@@ -208,14 +149,14 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
                                                        .operation = operation,
                                                        .poison = [&] { rank.clear(); }}));
       if (seat.local_index() == 0) timed.samples = std::move(all);
-      if ((trace.empty() && options.plot.empty()) || timed.part != Part::layer || way.peo) continue;
+      if ((trace.empty() && options.plot.empty()) || timed.part != TimedPart::layer || way.peo != 0) continue;
       const auto parts = seat.gather(as_numbers(rank.trace(seat, way, 0), way.rounds));
       if (seat.local_index() != 0) continue;
       row.traces.push_back({.title = fmt::format("{} tokens: {}", count, in_words(way)), .ranks = {}});
       for (const std::vector<double>& of_rank : parts) row.traces.back().ranks.push_back(from_numbers(of_rank));
     }
   });
-  for (Timed& timed : row.timed) timed.figure = figure_of(timed.samples);
+  for (TimedLayer& timed : row.timed) timed.figure = figure_of(timed.samples);
   for (const std::string& one : wrong)
     if (row.wrong.empty()) row.wrong = one;
   row.virtual_tokens = make_layer_tokens(shape, 0, count, 0).count();
@@ -223,39 +164,38 @@ Row LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& o
 }
 
 void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShape& shape,
-                       const std::vector<Row>& rows) const {
+                       const std::vector<LayerRow>& rows) const {
   fmt::print("Layer of {}: {}, experts of {} columns, {} on each of {} ranks{}\n", of.name, in_words(of),
              shape.intermediate, shape.local(), ranks.world_size(),
              emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
   fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n", headline(ranks));
-  for (const Row& row : rows) {
+  for (const LayerRow& row : rows) {
     if (row.tile != GemmTile::automatic)
       fmt::print("{} tokens: {:.3g} rows expected of each expert, GEMMs with tiles of {} rows\n", row.tokens,
                  row.rows_per_expert, name(row.tile));
   }
   fmt::print("\n");
   Table table({"tokens", "schedule", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 5);
-  for (const Row& row : rows) {
+  for (const LayerRow& row : rows) {
     const double plain = row.fastest_plain();
-    for (const Timed& timed : row.timed) {
-      if (timed.part != Part::layer) continue;
+    for (const TimedLayer& timed : row.timed) {
+      if (timed.part != TimedPart::layer) continue;
       const LayerWay& way = timed.way;
-      const double ideal = way.schedule == LayerSchedule::rounds && !way.peo ? ideal_us(row, way) : 0;
+      const double ideal = ideal_us(row, way);
       const double streamed = 3e-6 * shape.intermediate * shape.hidden * shape.local() / timed.figure.us;
       table.add(
-          {std::to_string(row.tokens), std::string(schedule_of(way)), std::string(weft::name(way.path)),
-           std::to_string(way.rounds), way.sms != 0 ? std::to_string(way.sms) : "all", cell(timed.figure),
-           ideal > 0 ? microseconds(ideal) : "",
+          {std::to_string(row.tokens), method_of(way), std::string(weft::name(way.path)), std::to_string(way.rounds),
+           way.sms != 0 ? std::to_string(way.sms) : "all", cell(timed.figure), ideal > 0 ? microseconds(ideal) : "",
            ideal > 0 && ideal < plain ? fmt::format("{:.0f} %", 100 * (plain - timed.figure.us) / (plain - ideal)) : "",
            fmt::format("{:.2f}", streamed)});
     }
   }
   Table parts({"tokens", "part", "rows by", "rounds", "SMs", "µs"}, 5);
-  for (const Row& row : rows) {
-    for (const Timed& timed : row.timed) {
-      if (timed.part == Part::layer) continue;
+  for (const LayerRow& row : rows) {
+    for (const TimedLayer& timed : row.timed) {
+      if (timed.part == TimedPart::layer) continue;
       parts.add({std::to_string(row.tokens), std::string(name(timed.part)),
-                 timed.part == Part::experts ? "-" : std::string(weft::name(timed.way.path)),
+                 timed.part == TimedPart::experts ? "-" : std::string(weft::name(timed.way.path)),
                  std::to_string(timed.way.rounds), timed.way.sms != 0 ? std::to_string(timed.way.sms) : "all",
                  cell(timed.figure)});
     }
@@ -264,22 +204,23 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
   fmt::print(
       "SMs: of each part of communication but the last wait; the experts have the rest. ideal, of rounds: the parts\n"
       "below at once, but for the first of dispatch and the last of combine, as equal parts. Its gain is over the\n"
-      "fastest plain layer. TB/s: weights streamed. peo: DeepEP's pull request 492 on this transport, which sends a\n"
-      "row in each round that needs it. Every output was compared with that of one part after the other (peo's but\n"
-      "for its roundings), and numbers of both GEMMs with sums on the host.\n");
+      "fastest plain layer. TB/s: weights streamed. peo: DeepEP's pull request 492 on this transport, by its\n"
+      "overlap methods; it sends a row in each round that needs it. Its method 4 divides combine alone, as\n"
+      "combine-rounds. Every output was compared with that of one part after the other (peo's but for its roundings),\n"
+      "and numbers of both GEMMs with sums on the host.\n");
   if (emulated != 0) {
     fmt::print(
         "One peer stands for all others: what their number costs is not seen. A token's row is read once for each of\n"
         "its owners, and every layer ends with its owner's sum over them.\n");
   }
-  for (const Row& row : rows)
+  for (const LayerRow& row : rows)
     if (!row.wrong.empty()) fmt::print("WRONG: {} tokens: {}\n", row.tokens, row.wrong);
 }
 
-nlohmann::json LayerBench::to_json(const std::vector<Row>& rows) const {
+nlohmann::json LayerBench::to_json(const std::vector<LayerRow>& rows) const {
   nlohmann::json points = nlohmann::json::array();
-  for (const Row& row : rows) {
-    for (const Timed& timed : row.timed) {
+  for (const LayerRow& row : rows) {
+    for (const TimedLayer& timed : row.timed) {
       points.push_back({{"operation", name(timed.part)},
                         {"tokens", row.tokens},
                         {"contender", "automatic"},
@@ -292,7 +233,8 @@ nlohmann::json LayerBench::to_json(const std::vector<Row>& rows) const {
                         {"us_min", timed.figure.least},
                         {"us_max", timed.figure.most},
                         {"samples_us", timed.samples}});
-      if (timed.part == Part::layer && timed.way.schedule == LayerSchedule::rounds && !timed.way.peo)
+      if (timed.way.peo != 0) points.back()["overlap_method"] = timed.way.peo;
+      if (timed.part == TimedPart::layer && divides_all(timed.way))
         points.back()["ideal_us"] = ideal_us(row, timed.way);
       if (row.tile != GemmTile::automatic) points.back()["gemm_tile"] = name(row.tile);
       if (!row.wrong.empty()) points.back()["detail"] = row.wrong;
@@ -324,7 +266,7 @@ int LayerBench::run() {
                 "moe-layer: this program has no GEMMs for GPUs: configure it with WEFT_CUTLASS, a folder of CUTLASS's "
                 "sources");
   std::vector<std::unique_ptr<LayerRank>> opened(static_cast<std::size_t>(ranks.local_size()));
-  std::vector<Row> rows;
+  std::vector<LayerRow> rows;
   Progress progress(counts.size(), ranks.leader());
   for (const std::int64_t count : counts) {
     progress.step(fmt::format("{} tokens", count));
@@ -332,10 +274,10 @@ int LayerBench::run() {
                            static_cast<std::uint32_t>(std::ranges::max(counts)), shape));
   }
   progress.clear();
-  const bool right = std::ranges::all_of(rows, [](const Row& row) { return row.wrong.empty(); });
+  const bool right = std::ranges::all_of(rows, [](const LayerRow& row) { return row.wrong.empty(); });
   if (!ranks.leader()) return right ? 0 : 1;
   std::vector<LayerTrace> traces;
-  for (const Row& row : rows) traces.insert(traces.end(), row.traces.begin(), row.traces.end());
+  for (const LayerRow& row : rows) traces.insert(traces.end(), row.traces.begin(), row.traces.end());
   if (!trace.empty()) write_text(trace, trace_events(traces).dump(1) + "\n");
   if (options.tables_on_stdout()) print(ranks, of, shape, rows);
   if (options.wants_report()) {
@@ -382,6 +324,9 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
       "--trace", bench->trace,
       "Write when each part of each layer ran on each rank, for ui.perfetto.dev or chrome://tracing. A rank's "
       "times are by its own clock; events between the parts cost a little");
+  app.add_option("--peo-methods", bench->peo_methods,
+                 "Overlap methods of DeepEP's pull request 492 to measure, of 1 to 3 (its method 4 is combine-rounds)")
+      ->capture_default_str();
   app.add_flag("--no-peo", bench->no_peo,
                "Leave out the schedule of DeepEP's pull request 492, which takes an exchange and a workspace for each "
                "round");

@@ -138,7 +138,8 @@ bool LayerRank::have_slots(const LayerShape& shape, std::uint32_t tokens) {
 MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
   Layer& of = layers_[layer % kLayers];
   constexpr int kProcessors = 132;
-  const int rest = way.sms != 0 ? kProcessors - (way.schedule == LayerSchedule::rounds ? 2 : 1) * way.sms : 0;
+  const int parts = way.schedule == LayerSchedule::rounds && way.peo == 0 ? 2 : 1;  // beside the experts
+  const int rest = way.sms != 0 ? kProcessors - parts * way.sms : 0;
   const bool beside = way.schedule != LayerSchedule::plain;
   return {.input = input_,
           .topk_ids = of.ids,
@@ -201,12 +202,15 @@ std::vector<TracedPart> LayerRank::trace(Ranks::Seat& seat, const LayerWay& way,
 }
 
 void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
-  if (way.peo) {
+  if (way.peo != 0) {
     MoeLayerCall call = call_of(way, layer);
     call.schedule = LayerSchedule::plain;
     call.rounds = {};
-    peo_->run(
-        {.call = call, .ids = layers_[layer % kLayers].ids_of_rounds.at(way.rounds), .sms = way.sms, .spare = spare_});
+    peo_->run({.call = call,
+               .ids = layers_[layer % kLayers].ids_of_rounds.at(way.rounds),
+               .method = way.peo,
+               .sms = way.sms,
+               .spare = spare_});
   } else {
     layer_.run(call_of(way, layer));
   }

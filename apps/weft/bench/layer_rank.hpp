@@ -23,7 +23,7 @@ struct LayerWay {
   std::uint32_t rounds = 1;
   int sms = 0;  // of each part of communication; 0: all of them, and the GEMMs have all, too
   RowPath path = RowPath::slots;
-  bool peo = false;  // rounds as PeoLayer makes them
+  std::uint32_t peo = 0;  // rounds as PeoLayer makes them, by this overlap method; 0: as the schedule does
 
   bool operator==(const LayerWay&) const = default;
 };

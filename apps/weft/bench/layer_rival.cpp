@@ -16,7 +16,8 @@ detail::ExpertRange experts_of_round(std::uint32_t experts, std::uint32_t rounds
 
 PeoLayer::PeoLayer(const Ranks::Seat& seat, RankDevice& device, const MoeExchangeArgs& exchange,
                    const MoeLayerArgs& layer, std::uint32_t rounds)
-    : streams_(detail::make_side_streams(seat.communicator().world().cuda_device())) {
+    : streams_(detail::make_side_streams(seat.communicator().world().cuda_device())),
+      more_streams_(detail::make_side_streams(seat.communicator().world().cuda_device())) {
   for (std::uint32_t round = 0; round < rounds; ++round) {
     MoeExchange of_round = MoeExchange::create(seat.communicator(), exchange);
     MoeLayer its_layer = MoeLayer::create(of_round, layer);
@@ -45,17 +46,16 @@ MoeLayerCall PeoLayer::call_of(Round& round, const Args& args, std::uint32_t num
   return call;
 }
 
-void PeoLayer::run(const Args& args) {
+// Dispatches, experts and the sends of combine. The waits of combine have yet to come.
+std::vector<CombineArgs> PeoLayer::enqueue_rounds(const Args& args) {
   const auto count = static_cast<std::uint32_t>(args.ids.size());
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (rounds_[i].up.input == nullptr) rounds_[i].layer.run(call_of(rounds_[i], args, i));
-  }
-  const Stream main = args.call.stream, there = streams_->stream(0), back = streams_->stream(1);
-  const Launch launch{.blocks = args.sms};
-  streams_->order(main, there);
+  const Stream main = args.call.stream, sending = streams_->stream(0), back = streams_->stream(1);
+  const Stream taking = args.method == 3 ? more_streams_->stream(0) : sending;
+  const int beside = args.method == 3 ? (args.sms + 1) / 2 : args.sms;
+  streams_->order(main, sending);
   std::vector<DispatchArgs> dispatches;
   std::vector<DispatchHandle> handles;
-  for (std::uint32_t i = 0; i < count; ++i) {
+  const auto send = [&](std::uint32_t i) {
     const Round& round = rounds_[i];
     dispatches.push_back({.input = args.call.input,
                           .topk_ids = args.ids[i],
@@ -65,17 +65,22 @@ void PeoLayer::run(const Args& args) {
                           .output = const_cast<void*>(round.up.input),
                           .output_scales = const_cast<void*>(round.up.input_scales),
                           .counts = const_cast<std::int32_t*>(round.up.counts),
-                          .stream = there,
-                          .launch = launch});
+                          .stream = sending,
+                          .launch = {.blocks = args.method == 1 || i == 0 ? 0 : beside}});
     handles.push_back(round.exchange.dispatch_send(dispatches.back()));
-  }
+  };
+  for (std::uint32_t i = 0; args.method == 1 && i < count; ++i) send(i);
   // The sums of the rounds before are a round's residual. The last one is the output.
   const auto sum_of = [&](std::uint32_t i) { return (count - 1 - i) % 2 == 0 ? args.call.output : args.spare; };
   std::vector<CombineArgs> combines;
   for (std::uint32_t i = 0; i < count; ++i) {
+    if (args.method != 1) send(i);
     Round& round = rounds_[i];
+    if (taking != sending) streams_->order(sending, taking);
+    dispatches[i].stream = taking;
+    dispatches[i].launch.blocks = i == 0 ? 0 : beside;
     round.exchange.dispatch_wait(handles[i], dispatches[i]);
-    streams_->order(there, main);
+    streams_->order(taking, main);
     round.layer.run_experts(call_of(round, args, i));
     streams_->order(main, back);
     combines.push_back({.handle = handles[i],
@@ -83,14 +88,23 @@ void PeoLayer::run(const Args& args) {
                         .residual = i != 0 ? sum_of(i - 1) : args.call.residual,
                         .output = sum_of(i),
                         .stream = back,
-                        .launch = launch});
+                        .launch = {.blocks = i + 1 == count ? 0 : beside}});
     round.exchange.combine_send(combines.back());
   }
+  return combines;
+}
+
+void PeoLayer::run(const Args& args) {
+  const auto count = static_cast<std::uint32_t>(args.ids.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (rounds_[i].up.input == nullptr) rounds_[i].layer.run(call_of(rounds_[i], args, i));
+  }
+  std::vector<CombineArgs> combines = enqueue_rounds(args);
   for (std::uint32_t i = 0; i < count; ++i) {
     combines[i].launch = {};  // as rounds' last wait
     rounds_[i].exchange.combine_wait(combines[i]);
   }
-  streams_->order(back, main);
+  streams_->order(streams_->stream(1), args.call.stream);
 }
 
 bool sums_are_near(const std::vector<std::byte>& got, const std::vector<std::byte>& wanted, std::size_t columns,

@@ -1,9 +1,14 @@
 // The schedule of DeepEP's pull request 492 (per-expert overlap) on Weft's transport, to measure rounds beside it.
 //
 // Each round is a dispatch and a combine of its own: a row for experts of several rounds is sent in each of them, and
-// every round pays the whole latency. All sends come first; then the experts of a round are computed beside the next
-// round's wait (its overlap method 1). Rounds are summed one after the other, each rounded to the combine's type: so
+// every round pays the whole latency. Rounds are summed one after the other, each rounded to the combine's type: so
 // the sums differ from those of one part after the other by these roundings.
+//
+// Its overlap methods, by the numbers of its users (sgl-project/sglang#13442, alibaba/rtp-llm#605):
+//   1  all sends first; then each round's wait beside the GEMMs of the round before
+//   2  sends and waits of rounds in turn
+//   3  the same, and a round's wait beside the next round's send
+// Method 4 divides combine alone, as LayerSchedule::combine_rounds does.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +35,13 @@ class PeoLayer {
   struct Args {
     MoeLayerCall call = {};       // as a plain layer's; its ids are not read
     std::vector<void*> ids = {};  // of each round; those of other rounds' experts are −1
-    int sms = 0;                  // of each part of communication; 0: all
-    void* spare = nullptr;        // as large as the output
+    std::uint32_t method = 1;
+    // Processors of parts beside GEMMs; 0: all. Parts beside none take all, and two beside each other half each.
+    int sms = 0;
+    void* spare = nullptr;  // as large as the output
   };
+  static constexpr std::uint32_t kMethods = 3;
+
   // The first call with so many rounds must not be captured.
   void run(const Args& args);
 
@@ -44,8 +53,9 @@ class PeoLayer {
     ExpertGemm up = {}, down = {};  // as the layer gives them: they tell where it keeps its rows
   };
   MoeLayerCall call_of(Round& round, const Args& args, std::uint32_t number) const;
+  std::vector<CombineArgs> enqueue_rounds(const Args& args);
 
-  std::unique_ptr<detail::SideStreams> streams_;
+  std::unique_ptr<detail::SideStreams> streams_, more_streams_;
   std::vector<Round> rounds_;
 };
 

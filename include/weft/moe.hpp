@@ -178,8 +178,8 @@ inline HostCount read_host_count(std::uint64_t* word) {
 }
 
 // Tensors are dense. Rows begin at a multiple of 16 bytes, scales at a multiple of 4, everything else at a multiple of
-// the element's size. No tensor of a call overlaps another one. Tensors are the caller's and must stay until the call
-// has run; Weft keeps none of them.
+// the element's size. No tensor of a call overlaps another one, except that combine's output may be its
+// residual. Tensors are the caller's and must stay until the call has run; Weft keeps none of them.
 struct DispatchArgs {
   const void* input = nullptr;     // [tokens, hidden]
   const void* scales = nullptr;    // [tokens, scale_bytes], if the exchange has scale_bytes
@@ -236,8 +236,8 @@ struct CombineArgs {
   // [tokens, top_k], as in DispatchArgs, if the exchange has weights_at_combine; otherwise null. Read by the send.
   const float* topk_weights = nullptr;
   const void* residual = nullptr;  // [tokens, hidden], added last; or null
-  // [tokens, hidden]; tokens without an expert become 0 (or the residual). On a rank without tokens, `residual` and
-  // `output` are ignored.
+  // [tokens, hidden]; may be `residual`. Tokens without an expert become 0 (or the residual). On a rank without tokens,
+  // `residual` and `output` are ignored.
   void* output = nullptr;
   std::uint64_t* source_wait_ns = nullptr;  // [ranks], or null: as in DispatchArgs, of this combine
   Stream stream = nullptr;

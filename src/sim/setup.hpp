@@ -237,6 +237,8 @@ std::vector<Setup> small_all_reduce_setups();
 std::vector<Setup> large_all_reduce_setups();
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();
+std::vector<Setup> small_in_place_setups();
+std::vector<Setup> large_in_place_setups();
 std::vector<Setup> symmetric_setups();
 std::vector<Setup> small_multimem_setups();
 std::vector<Setup> large_multimem_setups();

@@ -48,6 +48,7 @@ const std::vector<Setup>& all_setups() {
       for (Setup& setup : setups) all.push_back(std::move(setup));
     };
     add(small_move_setups());
+    add(small_in_place_setups());
     add(small_column_setups());
     add(small_top_k_setups());
     add(small_crossing_setups());
@@ -62,6 +63,7 @@ const std::vector<Setup>& all_setups() {
     for (Setup& setup : all) setup.small = true;
     add(large_all_reduce_setups());
     add(large_move_setups());
+    add(large_in_place_setups());
     add(symmetric_setups());
     add(large_column_setups());
     add(large_top_k_setups());

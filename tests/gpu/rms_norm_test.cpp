@@ -58,6 +58,23 @@ TEST_P(GpuRmsNorm, RowsOfModels) {
   expect_right(world, norms);
 }
 
+// Above 256 KiB two ranks do not send to themselves: they load their own input again, which other blocks replace.
+TEST_P(GpuRmsNorm, LargeOneShotsInPlace) {
+  std::vector<Norm> norms;
+  for (const std::size_t hidden : {4096u, 7168u}) {
+    for (const int blocks : {0, 5}) {
+      norms.push_back({.tokens = 70,
+                       .hidden = hidden,
+                       .residual_in_place = true,
+                       .output_in_place = true,
+                       .algorithm = Algorithm::one_shot,
+                       .seed = 8,
+                       .launch = {.blocks = blocks}});
+    }
+  }
+  expect_right(lasting_gpu_world(GetParam()), norms);
+}
+
 // Rows with exactly one thread per pack in the largest blocks, and one row that is longer: 32 warps, each with its sum.
 TEST_P(GpuRmsNorm, LargestBlocks) {
   const int ranks = GetParam();

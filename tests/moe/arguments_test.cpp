@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <string>
 
@@ -304,6 +305,41 @@ TEST(MoeArguments, CallsThatCannotBeLeaveNoTrace) {
       EXPECT_FALSE(communicator.status().has_value());
     }));
   }
+}
+
+// A joined call reads and writes at once. Its output may be the residual alone, which it adds in place.
+TEST(MoeArguments, TensorsMustBeApart) {
+  MoeExchangeArgs args = small_exchange();
+  args.type = RowType::fp8;
+  args.scale_bytes = 8;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}, .residual = true}, 2, 5);
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
+    CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
+    const auto expect_dispatch_rejected = [&](const char* says, auto spoil) {
+      DispatchArgs call = moe.dispatch();
+      spoil(call);
+      expect_rejected(says, [&] { exchange.dispatch(call); });
+    };
+    expect_dispatch_rejected("output: overlaps input", [](auto& a) { a.output = const_cast<void*>(a.input); });
+    expect_dispatch_rejected("output: overlaps output_scales", [](auto& a) { a.output_scales = a.output; });
+    expect_dispatch_rejected("output_scales: overlaps scales",
+                             [](auto& a) { a.output_scales = const_cast<void*>(a.scales); });
+    expect_dispatch_rejected("output_scales: overlaps topk_ids",
+                             [](auto& a) { a.output_scales = const_cast<void*>(a.topk_ids); });
+    const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+    CombineArgs back = moe.combine(handle);
+    back.output = const_cast<void*>(back.input);
+    expect_rejected("output: overlaps input", [&] { exchange.combine(back); });
+    back = moe.combine(handle);
+    const auto bytes = std::size_t{handle.tokens} * args.hidden * 2;
+    std::memcpy(back.output, back.residual, bytes);
+    back.residual = static_cast<const std::byte*>(back.output) + 16;
+    expect_rejected("output: overlaps residual", [&] { exchange.combine(back); });
+    back.residual = back.output;
+    exchange.combine(back);
+    moe.check_combine();
+  }));
 }
 
 }  // namespace

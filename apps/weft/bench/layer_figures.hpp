@@ -1,4 +1,4 @@
-// What `weft bench moe-layer` times of a layer, and what it makes of the times.
+// The parts of a layer that `weft bench moe-layer` times, and figures of their times.
 #pragma once
 
 #include <cstdint>

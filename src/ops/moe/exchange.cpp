@@ -136,6 +136,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     if (phases != kWait) detail::check_inputs(channel(), exchange_.shape(), args_);
     if (phases == kSend) check_half(args_.tokens);
     if (phases != kSend) detail::check_outputs(channel(), exchange_.shape(), args_);
+    if (phases == kJoined) detail::check_rows_apart(exchange_.shape(), args_);
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle, args_.round);
     } else {
@@ -216,6 +217,7 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
       detail::check_combine_weights(exchange_, args_);
       if (phases == kJoined || !exchange_.args().weights_at_combine) detail::check_combine_input(exchange_, args_);
       if (phases == kJoined) detail::check_combine_output(exchange_, args_);
+      if (phases == kJoined) detail::check_rows_apart(exchange_, args_);
       if (!is_later_round()) exchange_.in_flight().check_nothing_sent(InFlight::Side::combine);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "comm/arguments.hpp"
 
@@ -20,6 +21,14 @@ void check_tensor(const GroupState& group, const char* name, const void* data, s
 void check_host_words(const GroupState& group, const char* name, const std::uint64_t* data) {
   check_address(name, data, sizeof(*data));
   group.communicator().fabric().check_host_memory(name, data);
+}
+Extent dense(const char* name, const void* data, std::size_t rows, std::size_t row_bytes) {
+  return {name, data, rows, row_bytes, row_bytes};
+}
+void check_apart(const Extent& written, std::initializer_list<Extent> others) {
+  if (written.data == nullptr) return;
+  for (const Extent& other : others)
+    if (other.data != nullptr) check_overlap(written, other, kNowhere);
 }
 
 }  // namespace
@@ -63,6 +72,23 @@ void check_inputs(const GroupState& group, const ExchangeShape& shape, const Dis
   if (shape.carries_weights) check_tensor(group, "topk_weights", args.topk_weights, 4);
 }
 
+// Warps read the caller's rows while others store rows of the output.
+void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args) {
+  const bool casts = shape.cast != RowCast::none;
+  const std::size_t given_row = std::size_t{shape.input_packs} * sizeof(Pack), ids = args.topk_ids_are_i64 ? 8 : 4;
+  const std::size_t scale_row =
+      casts ? shape.groups * (scales_are_bytes(shape.cast) ? 1 : sizeof(float)) : shape.scale_bytes;
+  const Extent rows = dense("output", args.output, shape.rows, casts ? shape.columns : given_row);
+  const Extent scales = dense("output_scales", args.output_scales, shape.rows, scale_row);
+  for (const Extent& written : {rows, scales}) {
+    check_apart(written, {dense("input", args.input, args.tokens, given_row),
+                          dense("scales", args.scales, args.tokens, shape.scale_bytes),
+                          dense("topk_ids", args.topk_ids, args.tokens, shape.top_k * ids),
+                          dense("topk_weights", args.topk_weights, args.tokens, shape.top_k * sizeof(float))});
+  }
+  check_apart(rows, {scales});
+}
+
 void check_combine_weights(const ExchangeState& exchange, const CombineArgs& args) {
   require(exchange.args().weights_at_combine || args.topk_weights == nullptr,
           "topk_weights: not null, and MoeExchangeArgs::weights_at_combine is false");
@@ -71,6 +97,14 @@ void check_combine_weights(const ExchangeState& exchange, const CombineArgs& arg
 }
 void check_combine_input(const ExchangeState& exchange, const CombineArgs& args) {
   if (exchange.shape().local != 0) check_tensor(exchange.combine_channel(), "input", args.input, 16);
+}
+void check_rows_apart(const ExchangeState& exchange, const CombineArgs& args) {
+  const ExchangeShape& shape = exchange.shape();
+  const std::size_t row = std::size_t{shape.combine_packs} * sizeof(Pack), tokens = args.handle.tokens;
+  const Extent output = dense("output", args.output, tokens, row);
+  check_apart(output, {dense("input", args.input, shape.rows, row),
+                       dense("topk_weights", args.topk_weights, tokens, shape.top_k * sizeof(float))});
+  if (args.residual != nullptr && tokens != 0) check_overlap(output, dense("residual", args.residual, tokens, row), 0);
 }
 void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
   const GroupState& group = exchange.combine_channel();

@@ -276,7 +276,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const std::size_t tokens = ids_of(setup_.calls[dispatch], rank).size() / shape.top_k;
   Pieces pieces;
   const std::size_t input = pieces.take(rows * row * 2), output = pieces.take(tokens * row * 2),
-                    residual = pieces.take(tokens * row * 2), weights = pieces.take(tokens * shape.top_k * 4);
+                    apart = pieces.take(tokens * row * 2), weights = pieces.take(tokens * shape.top_k * 4);
+  const std::size_t residual = spec.in_place ? output : apart;
   const Mapped at = map(make_tensors(call, rank, pieces.end));
   Tensors& t = tensors(call, rank);
   t.output_offset = at.skew + output;

@@ -333,6 +333,8 @@ std::vector<Setup> large_moe_setups() {
     std::vector<CallSetup> with_residuals = mixed;
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("unweighted", {.calls = with_residuals, .exchange = unweighted});
+    for (CallSetup& call : with_residuals) call.in_place = call.residual;
+    add("in-place", {.calls = with_residuals});
     const std::vector<CallSetup> dropped = moe_calls({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}});
     add("drop", {.calls = dropped, .exchange = drop});
     add("weights-drop", {.calls = dropped, .exchange = weighed_late(drop)});

@@ -232,6 +232,8 @@ std::vector<Setup> large_ring_setups() {
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("four", {.atomic_bytes = 8, .calls = with_residuals, .exchange = ring(4, 5, ranks + 1, 2)});
     add("weights", {.calls = with_residuals, .exchange = weighed_late(ring(2, 5, ranks + 1, 2))});
+    for (CallSetup& call : with_residuals) call.in_place = call.residual;
+    add("in-place", {.calls = with_residuals, .exchange = ring(4, 5, ranks + 1, 2)});
     if (ranks == 4) continue;
     // Some calls by slots: there are none for tokens beyond theirs.
     std::vector<CallSetup> both = in_turn(moe_calls({third, second, first, third, second, first}));

@@ -97,9 +97,18 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t i, std::uint64_t value) {
     std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at + i * element, &value, element);
   };
+  // In place, the input is the own slot of the output, or the output that of the input. Only a root has both.
+  const auto place_own = [&](std::size_t& input, std::size_t& output, std::size_t k) {
+    const std::uint64_t slot = slots.begins[me] * widths[k] * element;
+    if (gathers_v || spec.moving == Moving::all_gather) input = output + slot;
+    if (scatters_v || spec.moving == Moving::reduce_scatter) output = input + slot;
+    const bool has_root = spec.moving == Moving::broadcast || spec.moving == Moving::reduce;
+    if (has_root && me == n - 1) output = input;
+  };
   for (std::size_t k = 0; k < tensors_in_call; ++k) {
     const auto [inputs, outputs] = layout(widths[k]);
     made[k] = {next, next + bytes(inputs)};
+    if (spec.in_place) place_own(made[k].input, made[k].output, k);
     next += bytes(inputs) + bytes(outputs);
     for (std::uint64_t i = 0; i < inputs; ++i) put(t.initial, made[k].input, i, bits(me, k, i));
   }

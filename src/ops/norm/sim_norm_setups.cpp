@@ -79,6 +79,9 @@ std::vector<Setup> small_norm_setups() {
       const std::vector<CallSetup> kept{keeping_own(norm(1, 1)), in_place(norm(2, 1, {Grid{}}, kPlain)),
                                         in_place(keeping_own(norm(1, 1, {Grid{}}, kPlain)))};
       add("keeps-own", {.calls = kept});
+      add("keeps-own-in-place", {.calls = {in_place(keeping_own(norm(2, 3, {{3, 1}}, kPlain))),
+                                           in_place(keeping_own(norm(3, 2, {{2, 2}}, kPlain)))},
+                                 .bound = 1});
       add("keeps-own-cpu", {.atomic_bytes = 8, .one_thread = true, .calls = kept});
     }
     // In place: a block of one rank may norm a row before another block has sent its part of it.

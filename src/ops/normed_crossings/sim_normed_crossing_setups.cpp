@@ -71,11 +71,15 @@ std::vector<Setup> small_normed_crossing_setups() {
        .calls = both_ways(
            {.counts = {2, 1}, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}, .one_hop = true, .in_place = true}),
        .bound = 1},
+      {.name = "normed-crossings-one-hop-in-place-threads",
+       .calls = both_ways(
+           {.counts = {2, 1}, .packs = 3, .grids = {{.blocks = 3, .threads = 2}}, .one_hop = true, .in_place = true}),
+       .bound = 1},
       {.name = "normed-crossings-one-go-in-place",
        .calls = both_ways({.counts = {2, 1}, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}, .in_place = true}),
        .bound = 1},
       {.name = "normed-crossings-chunks-in-place",
-       .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart, .in_place = true})},
+       .calls = both_ways({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart, .in_place = true}),
        .bound = 1,
        .pipeline_slots = 2,
        .pipeline_packs = 2},

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "numeric/numeric.hpp"
 #include "ops/top_k/sim_top_k_kernels.hpp"
 #include "sim/all_reduce.hpp"
 

@@ -89,7 +89,8 @@ token) order, the same in every run. Combine returns each token's owner the weig
 sums in a fixed order.
 
 A handle's dispatch comes before its combine, and a combine before the dispatch that takes its handle slot, `handles`
-dispatches later. Tensors are dense; no two of a call overlap. Streams, graphs, tags and errors are as in Group.)doc");
+dispatches later. Tensors are dense; no two of a call overlap, but combine's output may be its residual.
+Streams, graphs, tags and errors are as in Group.)doc");
   const auto define = [&](const char* name, auto function, const char* first, const char* doc, const auto&... extra) {
     exchange.def_static(name, function, nb::arg(first), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"),
                         nb::arg("experts"), nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none",

@@ -100,6 +100,10 @@ TEST(MoeGrid, OfTwoRanksCountsInTalliesEarlier) {
   EXPECT_TRUE(dispatch_grid(two.args(192)).tallies);
   EXPECT_EQ(dispatch_grid(two.args(192)).senders, 4u);
   EXPECT_EQ(dispatch_grid(two.args(192, kJoined, {.threads = 64})).senders, 0u);
+  ExchangeGridArgs in_rounds = two.args(192);
+  in_rounds.rounds = true;
+  EXPECT_FALSE(dispatch_grid(in_rounds).tallies);
+  EXPECT_EQ(dispatch_grid(in_rounds).senders, 0u);
   EXPECT_FALSE(dispatch_grid(two.args(383, kSend)).tallies);
   EXPECT_TRUE(dispatch_grid(two.args(384, kSend)).tallies);
   EXPECT_EQ(dispatch_grid(two.args(384, kSend)).senders, 0u);

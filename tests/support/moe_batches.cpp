@@ -91,6 +91,8 @@ std::vector<Batch> entries_in_tallies(std::uint32_t ranks) {
       batch.push_back(
           {.args = args, .tokens = {400, 383, 384, 1}, .choice = choice, .wide_ids = choice == Choice::holes});
     }
+    batch.push_back({.args = args, .tokens = {192, 191, 192, 1}});
+    batch.push_back({.args = args, .tokens = {383, 384, 1, 400}});
   }
   return in_every_layout(batches, ranks);
 }

@@ -15,9 +15,9 @@ using Batch = std::vector<MoeCase>;
 MoeExchangeArgs small_exchange();
 std::vector<Batch> every_kind_of_routing(std::uint32_t ranks);
 std::vector<Batch> rows_of_every_type(std::uint32_t ranks);
-// Rows that go several times round the stage of a warp on GPUs (team/team.hpp).
-// Numbers of tokens on both sides of the one from which on blocks count entries in tallies (ops/moe/exchange_grid.cpp).
+// Numbers of tokens on both sides of those from which on blocks count entries in tallies (ops/moe/exchange_grid.cpp).
 std::vector<Batch> entries_in_tallies(std::uint32_t ranks);
+// Rows that go several times round the stage of a warp on GPUs (team/team.hpp).
 std::vector<Batch> rows_of_many_pieces(std::uint32_t ranks);
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);

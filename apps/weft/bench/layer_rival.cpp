@@ -51,7 +51,7 @@ std::vector<CombineArgs> PeoLayer::enqueue_rounds(const Args& args) {
   const auto count = static_cast<std::uint32_t>(args.ids.size());
   const Stream main = args.call.stream, sending = streams_->stream(0), back = streams_->stream(1);
   const Stream taking = args.method == 3 ? more_streams_->stream(0) : sending;
-  const int beside = args.method == 3 ? (args.sms + 1) / 2 : args.sms;
+  const int beside = args.method != 3 || args.sms == 0 ? args.sms : std::max(2, (args.sms + 1) / 2);
   streams_->order(main, sending);
   std::vector<DispatchArgs> dispatches;
   std::vector<DispatchHandle> handles;

@@ -36,7 +36,7 @@ class PeoLayer {
     MoeLayerCall call = {};       // as a plain layer's; its ids are not read
     std::vector<void*> ids = {};  // of each round; those of other rounds' experts are −1
     std::uint32_t method = 1;
-    // Processors of parts beside GEMMs; 0: all. Parts beside none take all, and two beside each other half each.
+    // Processors of each part beside GEMMs, half of them by method 3; 0: all. Parts beside none take all.
     int sms = 0;
     void* spare = nullptr;  // as large as the output
   };

@@ -153,11 +153,12 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
   template <class Run>
   void each_step(Run run) const {
     const DispatchHandle handle = sent_.handle;
-    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, handle, phases, args_.launch));
     const ExchangeShape& shape = exchange_.shape();
-    const bool rounds = sent_.rounds.count != 1;
-    const detail::DispatchQuery query{exchange_.args().type, shape.cast, shape.scale_order, ring_, rounds,
-                                      grid.tallies};
+    detail::ExchangeGridArgs of_grid = grid_args(exchange_, handle, phases, args_.launch);
+    of_grid.rounds = sent_.rounds.count != 1;
+    const detail::ExchangeGrid grid = detail::dispatch_grid(of_grid);
+    const detail::DispatchQuery query{exchange_.args().type, shape.cast,  shape.scale_order, ring_,
+                                      of_grid.rounds,        grid.tallies};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_),
                                                    .phases = phases,

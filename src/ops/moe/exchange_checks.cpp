@@ -78,13 +78,15 @@ void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args) {
   const std::size_t given_row = std::size_t{shape.input_packs} * sizeof(Pack), ids = args.topk_ids_are_i64 ? 8 : 4;
   const std::size_t scale_row =
       casts ? shape.groups * (scales_are_bytes(shape.cast) ? 1 : sizeof(float)) : shape.scale_bytes;
-  const Extent rows = dense("output", args.output, shape.rows, casts ? shape.columns : given_row);
-  const Extent scales = dense("output_scales", args.output_scales, shape.rows, scale_row);
+  const std::uint32_t made = shape.local != 0 ? shape.rows : 0;
+  const Extent rows = dense("output", args.output, made, casts ? shape.columns : given_row);
+  const Extent scales = dense("output_scales", args.output_scales, made, scale_row);
+  const float* const weights = shape.carries_weights ? args.topk_weights : nullptr;
   for (const Extent& written : {rows, scales}) {
     check_apart(written, {dense("input", args.input, args.tokens, given_row),
                           dense("scales", args.scales, args.tokens, shape.scale_bytes),
                           dense("topk_ids", args.topk_ids, args.tokens, shape.top_k * ids),
-                          dense("topk_weights", args.topk_weights, args.tokens, shape.top_k * sizeof(float))});
+                          dense("topk_weights", weights, args.tokens, shape.top_k * sizeof(float))});
   }
   check_apart(rows, {scales});
 }
@@ -102,9 +104,9 @@ void check_rows_apart(const ExchangeState& exchange, const CombineArgs& args) {
   const ExchangeShape& shape = exchange.shape();
   const std::size_t row = std::size_t{shape.combine_packs} * sizeof(Pack), tokens = args.handle.tokens;
   const Extent output = dense("output", args.output, tokens, row);
-  check_apart(output, {dense("input", args.input, shape.rows, row),
+  check_apart(output, {dense("input", args.input, shape.local != 0 ? shape.rows : 0, row),
                        dense("topk_weights", args.topk_weights, tokens, shape.top_k * sizeof(float))});
-  if (args.residual != nullptr && tokens != 0) check_overlap(output, dense("residual", args.residual, tokens, row), 0);
+  if (args.residual != args.output) check_apart(output, {dense("residual", args.residual, tokens, row)});
 }
 void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
   const GroupState& group = exchange.combine_channel();

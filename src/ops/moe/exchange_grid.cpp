@@ -131,7 +131,8 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const std::uint64_t entries = std::uint64_t{args.tokens} * shape.top_k;
   const bool two = args.ranks == 2 && is_joined(args.phases);
   const std::uint64_t least = two ? kEntriesForTalliesOfTwo : kEntriesForTallies;
-  grid.tallies = args.phases.has(0) && entries >= least && shape.replicas <= kMostTallyWords;
+  const bool may_count = args.phases.has(0) && !args.rounds && shape.replicas <= kMostTallyWords;
+  grid.tallies = may_count && entries >= least;
   // A quarter of the warps fills the link to one peer. The others place own rows meanwhile.
   if (grid.tallies && two) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 4;
   return grid;

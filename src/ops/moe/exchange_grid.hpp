@@ -28,6 +28,7 @@ struct ExchangeGridArgs {
   Launch launch;            // what of it is not 0 is taken as it is
   int most_blocks;          // of one call, the control block included
   bool one_thread = false;  // on a CPU rank
+  bool rounds = false;      // a dispatch's: more than one
 };
 // If the caller does not know the most tokens of a rank, the grid assumes that each rank has as many as this one. A
 // rank without tokens then assumes the most that others may have.

@@ -71,6 +71,7 @@ std::vector<std::uint32_t> LayerBench::peo_rounds() const {
 std::vector<TimedLayer> LayerBench::ways(const std::vector<std::int64_t>& counts) const {
   const std::vector<RowPath> paths =
       path == RowPath::automatic ? std::vector{RowPath::slots, RowPath::ring} : std::vector{path};
+  const auto methods = parse_counts(peo_methods, "--peo-methods", PeoLayer::kMethods, 1);
   std::vector<TimedLayer> all;
   const auto plain = [&](TimedPart part, RowPath by, int number = 0) {
     all.push_back({part, {LayerSchedule::plain, 1, number, by}});
@@ -86,7 +87,7 @@ std::vector<TimedLayer> LayerBench::ways(const std::vector<std::int64_t>& counts
           LayerWay way{schedule, static_cast<std::uint32_t>(count), static_cast<int>(number), by};
           all.push_back({TimedPart::layer, way});
           if (schedule == LayerSchedule::rounds && count > 1 && !no_peo) {
-            for (const std::int64_t method : parse_counts(peo_methods, "--peo-methods", PeoLayer::kMethods, 1)) {
+            for (const std::int64_t method : methods) {
               way.peo = static_cast<std::uint32_t>(method);
               all.push_back({TimedPart::layer, way});
             }

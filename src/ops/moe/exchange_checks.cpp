@@ -23,7 +23,7 @@ void check_host_words(const GroupState& group, const char* name, const std::uint
   group.communicator().fabric().check_host_memory(name, data);
 }
 Extent dense(const char* name, const void* data, std::size_t rows, std::size_t row_bytes) {
-  return {name, data, rows, row_bytes, row_bytes};
+  return extent_of({.name = name, .data = data, .rows = rows, .width = row_bytes, .stride = 0});
 }
 void check_apart(const Extent& written, std::initializer_list<Extent> others) {
   if (written.data == nullptr) return;

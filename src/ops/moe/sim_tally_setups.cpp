@@ -12,7 +12,7 @@ constexpr Grid kTallies{.blocks = 2, .threads = 1, .tallies = true};
 
 std::vector<Setup> small_tally_setups() {
   return {
-      // Of a block with several tokens, of several blocks, of several threads.
+      // A block has several tokens, tokens have several blocks, a block has several threads.
       {.name = "moe-tally",
        .calls = moe_calls({{{1, 0, 1}, {0, 0}}}, {{.blocks = 3, .threads = 1, .tallies = true}, kTallies}),
        .bound = 1,

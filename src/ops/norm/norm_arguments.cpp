@@ -41,7 +41,7 @@ ScaleStrides scale_strides(const NormArguments& args) {
           .group = args.fp8.scale_group_stride != 0 ? args.fp8.scale_group_stride : 1};
 }
 
-Extent extent_of(const NormArguments& args, const NormTensor& tensor) {
+Extent tensor_extent(const NormArguments& args, const NormTensor& tensor) {
   return {tensor.name,
           tensor.data,
           tensor.rows,
@@ -71,7 +71,7 @@ Extent scales_extent(const NormArguments& args) {
 void check_tensor(const GroupState& group, const NormArguments& args, const NormTensor& tensor) {
   require(tensor.stride % kPackElements == 0, "{}_stride: {} elements from row to row are not a multiple of {}",
           tensor.name, tensor.stride, kPackElements);
-  check_extent(group, extent_of(args, tensor));
+  check_extent(group, tensor_extent(args, tensor));
 }
 
 void check_fp8(const GroupState& group, const NormArguments& args) {
@@ -112,7 +112,7 @@ void check_overlaps(const NormArguments& args) {
   const bool scaled = args.fp8.rows != nullptr && args.fp8.scaling == Fp8Scaling::fixed;
   const NormOutputs outputs = outputs_of(args);
   const auto& written = outputs.extent;
-  const Extent read[] = {extent_of(args, args.input), extent_of(args, args.residual),
+  const Extent read[] = {tensor_extent(args, args.input), tensor_extent(args, args.residual),
                          stretch("gamma", args.gamma, gamma_bytes(args)),
                          stretch("fp8.scale", scaled ? args.fp8.scale : nullptr, sizeof(float))};
   const auto apart = [](const Extent& a, const Extent& b, std::size_t place) {
@@ -155,7 +155,8 @@ void check_norm_tensors(const GroupState& group, const NormArguments& args) {
 }
 
 NormOutputs outputs_of(const NormArguments& args) {
-  return {{extent_of(args, args.output), extent_of(args, args.residual_output), fp8_extent(args), scales_extent(args)}};
+  return {{tensor_extent(args, args.output), tensor_extent(args, args.residual_output), fp8_extent(args),
+           scales_extent(args)}};
 }
 
 bool makes_scales(const Fp8Output& fp8) {

@@ -30,6 +30,27 @@ std::int32_t number(const char* name, void* from) {
   return function();
 }
 
+// A handle points to an at::Tensor, which is a pointer to an object of c10.
+const void* impl_of(TensorHandle tensor) {
+  return *reinterpret_cast<void* const*>(tensor);
+}
+
+// Whether c10's function tells a tensor that requires a gradient from one that does not.
+bool tells_gradients(const Functions& f, std::int32_t type) {
+  constexpr std::int64_t kOne = 1;
+  TensorHandle tensor = nullptr, same = nullptr;
+  check(f.aoti_torch_empty_strided(1, &kOne, &kOne, type, f.cpu, 0, &tensor), "empty_strided");
+  check(f.aoti_torch_new_tensor_handle(tensor, &same), "new_tensor_handle");
+  bool tells = impl_of(tensor) == impl_of(same) && !f.requires_grad(impl_of(tensor));
+  if (tells) {
+    check(f.torch_set_requires_grad(same, true), "set_requires_grad");
+    tells = f.requires_grad(impl_of(tensor));
+  }
+  for (const TensorHandle handle : {tensor, same})
+    check(f.aoti_torch_delete_tensor_object(handle), "delete_tensor_object");
+  return tells;
+}
+
 struct Loaded {
   Functions functions = {};
   std::map<std::int32_t, std::string> types;
@@ -52,6 +73,8 @@ struct Loaded {
     find(f.aoti_torch_new_tensor_handle, "aoti_torch_new_tensor_handle", torch);
     find(f.aoti_torch_delete_tensor_object, "aoti_torch_delete_tensor_object", torch);
     find(f.aoti_torch_empty_strided, "aoti_torch_empty_strided", torch);
+    find(f.aoti_torch_grad_mode_is_enabled, "aoti_torch_grad_mode_is_enabled", torch);
+    find(f.torch_set_requires_grad, "torch_set_requires_grad", torch);
     find(f.torch_list_size, "torch_list_size", torch);
     find(f.torch_list_get_item, "torch_list_get_item", torch);
     find(f.torch_delete_list, "torch_delete_list", torch);
@@ -61,6 +84,10 @@ struct Loaded {
       find(f.aoti_torch_get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", cuda);
     for (const NamedType& of : kTypes)
       types[number(fmt::format("aoti_torch_dtype_{}", of.torch).c_str(), torch)] = of.weft;
+    if (void* const c10 = library("libc10.so"))
+      f.requires_grad = reinterpret_cast<bool (*)(const void*)>(dlsym(c10, "_ZNK3c1010TensorImpl13requires_gradEv"));
+    if (f.requires_grad != nullptr && !tells_gradients(f, number("aoti_torch_dtype_float32", torch)))
+      f.requires_grad = nullptr;
   }
 };
 
@@ -73,6 +100,11 @@ const Loaded& loaded() {
 
 const Functions& functions() {
   return loaded().functions;
+}
+
+bool requires_grad(TensorHandle tensor) {
+  const Functions& f = functions();
+  return f.requires_grad != nullptr && f.requires_grad(impl_of(tensor));
 }
 
 std::string_view type_named(std::int32_t number) {

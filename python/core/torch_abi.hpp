@@ -36,11 +36,14 @@ struct Functions {
   ErrorCode (*aoti_torch_empty_strided)(std::int64_t dimensions, const std::int64_t* sizes, const std::int64_t* strides,
                                         std::int32_t type, std::int32_t device_type, std::int32_t device,
                                         TensorHandle* made);
+  bool (*aoti_torch_grad_mode_is_enabled)();
+  ErrorCode (*torch_set_requires_grad)(TensorHandle tensor, bool requires_grad);
   ErrorCode (*torch_list_size)(ListHandle list, std::size_t* size);
   ErrorCode (*torch_list_get_item)(ListHandle list, std::size_t index, Value* item);
   ErrorCode (*torch_delete_list)(ListHandle list);
   ErrorCode (*aoti_torch_get_current_cuda_stream)(std::int32_t device, void** stream);  // null: torch without CUDA
   std::int32_t cpu, cuda;                                                               // types of devices
+  bool (*requires_grad)(const void* impl);                                              // null: see knows_gradients()
 };
 
 // An element type, as torch and as Weft names it.
@@ -54,6 +57,12 @@ inline constexpr NamedType kTypes[] = {
 
 // Those of the process's torch. Throws Errc::unsupported if it is not loaded, or older than 2.10.
 const Functions& functions();
+// Whether operators see that a tensor requires a gradient. The stable interface does not say it, so c10's own function
+// is asked, if it is found and answers rightly for a tensor of which it is known.
+inline bool knows_gradients() {
+  return functions().requires_grad != nullptr;
+}
+bool requires_grad(TensorHandle tensor);  // false, if nobody knows
 // The name of torch's number of an element type; "" for a type that Weft has no name for.
 std::string_view type_named(std::int32_t number);
 

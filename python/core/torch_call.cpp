@@ -63,18 +63,12 @@ std::int64_t add_group(const Group& group) {
 void remove_group(std::int64_t number) {
   numbered<Group>().remove(number);
 }
-Group group_of(std::int64_t number) {
-  return numbered<Group>().at("group", number);
-}
 
 std::int64_t add_exchange(const MoeExchange& exchange, const Group& group) {
   return numbered<NumberedExchange>().add({exchange, group});
 }
 void remove_exchange(std::int64_t number) {
   numbered<NumberedExchange>().remove(number);
-}
-NumberedExchange exchange_of(std::int64_t number) {
-  return numbered<NumberedExchange>().at("exchange", number);
 }
 
 void check_device(const Group& group, const Tensor& tensor) {
@@ -122,6 +116,7 @@ Tensor Stack::taken(TensorHandle handle) {
   check(f.aoti_torch_get_device_type(handle, &device_type), "get_device_type");
   check(f.aoti_torch_get_device_index(handle, &device), "get_device_index");
   check(f.aoti_torch_get_data_ptr(handle, &data), "get_data_ptr");
+  requires_grad_ |= requires_grad(handle);
   tensor.data = static_cast<char*>(data);
   if (const std::string_view named = type_named(type); dimensions <= Tensor::kMostDimensions && !named.empty()) {
     tensor.type = type_of(named);
@@ -165,6 +160,21 @@ std::vector<Tensor> Stack::tensors() {
 std::vector<std::int64_t> Stack::integers() {
   const std::vector<Value> items = list();
   return {items.begin(), items.end()};
+}
+
+void Stack::refuse_gradients() const {
+  if (requires_grad_ && functions().aoti_torch_grad_mode_is_enabled())
+    throw std::runtime_error("weft has no gradients: call it under torch.no_grad(), or detach the tensor");
+}
+
+Group Stack::group() {
+  refuse_gradients();
+  return numbered<Group>().at("group", integer());
+}
+
+NumberedExchange Stack::exchange() {
+  refuse_gradients();
+  return numbered<NumberedExchange>().at("exchange", integer());
 }
 
 void Stack::give(const Tensor& tensor) {

@@ -11,13 +11,10 @@
 
 namespace weft::python::torch {
 
-// The group, or the exchange, of a number that an operator is given: operators take no objects.
-Group group_of(std::int64_t number);
 struct NumberedExchange {
   MoeExchange exchange;
   Group group;
 };
-NumberedExchange exchange_of(std::int64_t number);
 
 // What most calls have beside their tensors, in one integer: torch takes half a microsecond to look at each of them.
 struct PackedOptions {
@@ -53,6 +50,10 @@ class Stack {
   std::optional<Tensor> optional();
   std::vector<Tensor> tensors();
   std::vector<std::int64_t> integers();
+  // The group, or the exchange, of the number behind the tensors: operators take no objects. A tensor that requires a
+  // gradient is refused here, since the callee owns all tensors and has to take them first.
+  Group group();
+  NumberedExchange exchange();
 
   // Behind the last value.
   void give(const Tensor& tensor);
@@ -62,9 +63,11 @@ class Stack {
   std::vector<Value> list();
   // Without a type: check_device() rejects it, where others are told.
   Tensor taken(TensorHandle handle);
+  void refuse_gradients() const;
 
   Value* values_;
   std::uint64_t count_, at_ = 0;
+  bool requires_grad_ = false;  // one of the tensors so far
 };
 
 // The options behind an operator's own values.

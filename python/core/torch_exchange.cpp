@@ -72,7 +72,7 @@ void dispatch(Stack& stack) {
     tensors.output = stack.tensor();
     for (std::optional<Tensor>& other : tensors.others) other = stack.optional();
   }
-  const NumberedExchange of = exchange_of(stack.integer());
+  const NumberedExchange of = stack.exchange();
   GivenRounds rounds({1});
   make(
       of.group,
@@ -130,7 +130,7 @@ void combine(Stack& stack) {
     waits = stack.optional();
   }
   if constexpr (half != Half::wait) weights = stack.optional();
-  const NumberedExchange of = exchange_of(stack.integer());
+  const NumberedExchange of = stack.exchange();
   GivenRounds rounds({1});
   make(
       of.group,

@@ -24,7 +24,7 @@ Message checked_message(const Group& group, const char* argument, const Tensor& 
 template <class Message>
 void one_message(Stack& stack) {
   const Tensor tensor = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   Message message;
   make_untold(
       group,
@@ -48,7 +48,7 @@ void one_message(Stack& stack) {
 void send_receive(Stack& stack) {
   const std::vector<Tensor> to = stack.tensors(), from = stack.tensors();
   const std::vector<std::int64_t> numbers = stack.integers();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   std::vector<Receive> receives;
   std::vector<Send> sends;
   make_untold(
@@ -76,7 +76,7 @@ void send_receive(Stack& stack) {
 void gather(Stack& stack) {
   const std::optional<Tensor> out = stack.optional();
   const Tensor in = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make_untold(
       group,
       [&] {
@@ -95,7 +95,7 @@ void gather(Stack& stack) {
 void scatter(Stack& stack) {
   const Tensor out = stack.tensor();
   const std::optional<Tensor> in = stack.optional();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make_untold(
       group,
       [&] {

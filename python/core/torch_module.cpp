@@ -26,8 +26,13 @@ nb::list list_of(std::span<const std::string_view> words) {
 }  // namespace
 
 void bind_torch(nb::module_& module) {
-  module.def("_torch_define", torch::define_operators,
-             "Defines torch.ops.weft; once in a process, after import torch.");
+  module.def(
+      "_torch_define",
+      [] {
+        torch::define_operators();
+        return torch::knows_gradients();
+      },
+      "Defines torch.ops.weft; once in a process, after import torch. True: operators refuse gradients.");
   module.def(
       "_torch_add_group", [](const PyGroup& group) { return torch::add_group(*group); }, nb::arg("group"));
   module.def(

@@ -51,7 +51,7 @@ struct NormOnStack {
 // all_reduce_rms_norm(…tensors, int group, …rules, int options) -> ()
 void all_reduce_with_norm(Stack& stack) {
   const NormOnStack norm(stack);
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -69,7 +69,7 @@ void cross_with_norm(Stack& stack) {
   const NormOnStack norm(stack);
   const Tensor rows = stack.tensor();
   const RaggedCounts counts{rows, stack.optional()};
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {

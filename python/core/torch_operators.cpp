@@ -13,7 +13,7 @@ namespace {
 template <bool InPlace>
 void all_reduce(Stack& stack) {
   const Tensor in = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   Tensor out;
   make(
       group,
@@ -33,7 +33,7 @@ void all_reduce(Stack& stack) {
 void reduce(Stack& stack) {
   const std::optional<Tensor> out = stack.optional();
   const Tensor in = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -52,7 +52,7 @@ void reduce(Stack& stack) {
 template <auto ArgsOf, auto Call>
 void moves(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -68,7 +68,7 @@ void moves(Stack& stack) {
 // all_gather_columns(Tensor(a!) output, Tensor input, int group, float scale, float soft_cap, int options) -> ()
 void all_gather_columns(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -87,7 +87,7 @@ void all_gather_columns(Stack& stack) {
 void top_k_columns(Stack& stack) {
   const std::optional<Tensor> values = stack.optional();
   const Tensor indices = stack.tensor(), in = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -107,7 +107,7 @@ void top_k_columns(Stack& stack) {
 // broadcast_(Tensor(a!) x, int group, int root, int options) -> ()
 void broadcast(Stack& stack) {
   const Tensor x = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -124,7 +124,7 @@ void broadcast(Stack& stack) {
 // drops one that seems to change nothing.
 void barrier(Stack& stack) {
   const Tensor x = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -140,7 +140,7 @@ void all_gather_v(Stack& stack) {
   const std::vector<Tensor> outputs = stack.tensors(), inputs = stack.tensors();
   const Tensor rows = stack.tensor();
   const RaggedCounts counts{rows, stack.optional()};
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   std::vector<GatheredTensor> gathered;
   make(
       group,
@@ -172,7 +172,7 @@ template <auto args_of, auto run>
 void ragged_sums(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
   const RaggedCounts counts{rows, stack.optional()};
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -196,7 +196,7 @@ constexpr const char* kCrossing =
 void all_to_all_columns(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
   const RaggedCounts counts{rows, stack.optional()};
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {
@@ -219,7 +219,7 @@ void all_to_all_columns(Stack& stack) {
 void take_rows(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
   const RaggedCounts counts{rows, stack.optional()};
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   check_device(group, out);
   check_device(group, in);
   TakeRowsArgs args = take_rows_args(out, in);
@@ -238,7 +238,7 @@ void take_rows(Stack& stack) {
 //   int padding, int slot_rows, int options) -> ()
 void all_gather_counts(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor();
-  const Group group = group_of(stack.integer());
+  const Group group = stack.group();
   make(
       group,
       [&] {

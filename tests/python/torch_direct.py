@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,12 @@ import weft
 import weft.torch
 from ranks import run_ranks
 from torch_cases import Case
-from torch_operators import alone, calls_of, spied_on
+from torch_operators import ALONE, DEFINED, alone, calls_of, spied_on, through_operators
+
+
+def by_name(x: torch.Tensor, group: int) -> torch.Tensor:
+    made: torch.Tensor = torch.ops.weft.all_reduce(x * 2, group, 0)
+    return made
 
 
 def test_gradients_are_refused_for_any_tensor() -> None:
@@ -31,6 +37,7 @@ def test_gradients_are_refused_for_any_tensor() -> None:
             lambda: group.scatter(x, tracked),
             lambda: group.send_receive([(tracked, 0)], [(x, 0)]),
             lambda: torch.compile(lambda: group.all_reduce(tracked), fullgraph=True, backend="aot_eager")(),
+            lambda: torch.compile(by_name, fullgraph=True, backend="aot_eager")(tracked, group.number),
         ]
         for call in refused:
             with pytest.raises(RuntimeError, match="weft has no gradients"):
@@ -44,6 +51,43 @@ def test_gradients_are_refused_for_any_tensor() -> None:
                 call()
 
     alone(work)
+
+
+def with_gradients(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The values of a call, each time with another tensor, or list of tensors, that requires a gradient."""
+
+    def tracked(value: Any) -> Any:
+        if isinstance(value, list):
+            return [tracked(one) for one in value]
+        takes = isinstance(value, torch.Tensor) and value.is_floating_point() and value.element_size() > 1
+        return value.detach().clone().requires_grad_() if takes else value
+
+    for place, value in enumerate(values):
+        of_floats = [one for one in (value if isinstance(value, list) else [value]) if tracked(one) is not one]
+        if of_floats:
+            yield (*values[:place], tracked(value), *values[place + 1 :])
+
+
+def test_operators_called_by_name_refuse_gradients() -> None:
+    """Any tensor of any operator, also of a list, and in code that is compiled."""
+
+    def work(rank: weft.Communicator) -> None:
+        case = Case(weft.torch.Group(rank.world))
+        case.broadcast = lambda: [case.group.broadcast_(case.x.clone())]  # type: ignore[method-assign]
+        for name in ALONE:
+            getattr(case, name)()
+        calls = calls_of(case.group)
+        assert {str(operator).split(".")[1] for operator, _ in called} == DEFINED - {"send", "receive"}
+        x = torch.ones(3)
+        called.extend((operator, (x, case.group.number, 0, 0)) for operator in (torch.ops.weft.send, torch.ops.weft.receive))
+        for operator, values in called:
+            for changed in with_gradients(values):
+                with pytest.raises(RuntimeError, match="weft has no gradients"):
+                    operator(*changed)
+        assert calls_of(case.group) == calls
+
+    with through_operators(), spied_on() as called:
+        alone(work)
 
 
 def test_gamma_is_of_the_rows_type_or_of_float32() -> None:

@@ -141,6 +141,7 @@ def calls_of(group: weft.torch.Group) -> int:
     return len(group.group.recent_calls())  # of 32 at most
 
 
+DEFINED = {schema.name.split("::")[1] for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("weft::")}
 ALONE = [name for name in NAMES if name != "send_and_receive"]  # what a world of one can call
 
 

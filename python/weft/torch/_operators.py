@@ -36,11 +36,23 @@ def reduction_options(op: str, algorithm: str, tag: int, blocks: int, threads: i
     return options(tag, blocks, threads, *numbers)
 
 
-def _define() -> None:
-    _core._torch_define()
+def refuse_gradients(values: Iterable[object]) -> None:
+    """Any of an operator's tensors may be on the way to a gradient: weights and residuals as well as the input."""
+    if not torch.is_grad_enabled():
+        return
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                raise RuntimeError("weft has no gradients: call it under torch.no_grad(), or detach the tensor")
+        elif isinstance(value, list):
+            refuse_gradients(value)
 
-    def nothing(*_: object) -> None:
-        return None
+
+def _define() -> bool:
+    knows_gradients = _core._torch_define()
+
+    def nothing(*values: object) -> None:
+        refuse_gradients(values)
 
     for name in (
         "all_reduce_",
@@ -77,12 +89,14 @@ def _define() -> None:
         torch.library.register_fake(f"weft::{name}", nothing)
 
     def like(x: torch.Tensor, *_: object) -> torch.Tensor:
+        refuse_gradients([x])
         return x.new_empty(x.shape)
 
     torch.library.register_fake("weft::all_reduce", like)
+    return knows_gradients
 
 
-_define()
+OPERATORS_KNOW_GRADIENTS = _define()  # if not, calls by an operator's name alone do not refuse them
 ops = torch.ops.weft
 
 
@@ -95,21 +109,11 @@ is_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 CURRENT_STREAM, Watched = _core._torch_stream, _core._Watched
 
 
-def refuse_gradients(values: Iterable[object]) -> None:
-    """Any of an operator's tensors may be on the way to a gradient: weights and residuals as well as the input."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if value.requires_grad:
-                raise RuntimeError("weft has no gradients: call it under torch.no_grad(), or detach the tensor")
-        elif isinstance(value, list):
-            refuse_gradients(value)
-
-
 def call(operator: object, *values: object) -> object:
-    if torch.is_grad_enabled():
-        refuse_gradients(values)
     if is_compiling():
         return operator(*values)  # type: ignore[operator]
+    if not OPERATORS_KNOW_GRADIENTS:
+        refuse_gradients(values)
     try:
         return operator(*values)  # type: ignore[operator]
     except RuntimeError:

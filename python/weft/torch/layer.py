@@ -103,8 +103,7 @@ class MoeLayer:
         from torch's allocator. num_sms: send_num_sms, … as in weft.MoeLayer.run. observe: as there, and
         torch.cuda.ExternalStream makes a stream of its number.
         """
-        if torch.is_grad_enabled():
-            operators.refuse_gradients((output, input, topk_weights, scales, residual))
+        operators.refuse_gradients((output, input, topk_weights, scales, residual))
         if workspace is None:
             workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=input.device)
         options: dict[str, Any] = {"schedule": schedule, "rounds": rounds, "most_tokens": most_tokens, "tag": tag}

@@ -105,8 +105,8 @@ test_torch() {
   say "testing torch's operators with torch $("$torch_python" -c 'import torch; print(torch.__version__)')" \
     "of $torch_python"
   PYTHONPATH=build/dev/site timeout --kill-after=10 600 "$torch_python" -B -m pytest -q -p no:cacheprovider \
-    tests/python/torch_operators.py tests/python/torch_direct.py tests/python/torch_groups.py \
-    tests/python/torch_layers.py >"$log" 2>&1 ||
+    tests/python/torch_operators.py tests/python/torch_opcheck.py tests/python/torch_direct.py \
+    tests/python/torch_groups.py tests/python/torch_layers.py >"$log" 2>&1 ||
     tail -n 40 "$log"
   line=$(tail -n 1 "$log")
   local passed failed

@@ -194,9 +194,11 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     target_link_libraries(weft-c-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
     # Worlds of two: what is tried is the way there.
-    set(suites GatherArguments.* GatheredCountsCalls.* Groups.* MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* NormedCrossingArguments.* Recording.*
-      RmsNormArguments.* SymmetricMemory.* TakenRows.* */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1 */MoeApart.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1
-      */NormedCrossings.*/1 */Ragged.*/1 */RmsNorm.*/1 */AllReduce.EveryType*/1)
+    set(suites ColumnArguments.* ColumnRecordings.* ColumnShares.* GatherArguments.* GatheredCountsCalls.* Groups.*
+      MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* NormedCrossingArguments.* Recording.*
+      RmsNormArguments.* SymmetricMemory.* TakenRows.* TopKArguments.* TopKRecordings.* */AllReduce.EveryType*/1
+      */Columns.*/1 */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1 */MoeApart.*/1 */MoeLayers.*/1
+      */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1 */RmsNorm.*/1 */TopK.*/1)
     list(JOIN suites ":" suites)
     add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")
     set_tests_properties(operations_through_c PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 20)

@@ -1,8 +1,10 @@
 // The oracle for tests in Python: what operations must give, as bytes.
+#include "oracle/fp8.hpp"
 #include "oracle/moe.hpp"
 #include "oracle/moves.hpp"
 #include "oracle/norm.hpp"
 #include "oracle/reduction.hpp"
+#include "oracle/top_k.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -83,11 +85,11 @@ nb::bytes exchanged(const std::vector<nb::bytes>& messages, std::size_t rank) {
 }
 
 nb::bytes scattered(const std::string& type, const std::string& op, const std::vector<std::size_t>& rows,
-                    const std::string& padding, std::size_t slot_rows, const std::vector<nb::bytes>& messages,
-                    std::size_t rank, std::size_t row_bytes) {
+                    const std::string& padding, std::size_t slot_rows, const std::vector<std::int32_t>& slots,
+                    const std::vector<nb::bytes>& messages, std::size_t rank, std::size_t row_bytes) {
   const std::vector<oracle::Bytes> all = all_bytes_of(messages);
-  return python_of(oracle::scattered(type_of(type), op_of(op), places_of(rows, padding, slot_rows, {}), views_of(all),
-                                     rank, row_bytes));
+  return python_of(oracle::scattered(type_of(type), op_of(op), places_of(rows, padding, slot_rows, slots),
+                                     views_of(all), rank, row_bytes));
 }
 
 nb::bytes gathered_sums(const std::string& type, const std::vector<std::size_t>& rows, const std::string& padding,
@@ -118,6 +120,37 @@ std::vector<std::int32_t> table_of_counts(const std::vector<std::int32_t>& said,
                                           const std::string& padding, std::size_t slot_rows) {
   return oracle::table_of_counts(
       {columns, group_ranks, sharding_of(sharding), split_slots, padding_of(padding), slot_rows}, said);
+}
+
+// (values, indices) of the k largest numbers of each row of `columns` numbers.
+nb::tuple largest(const std::string& type_word, const nb::bytes& rows, std::size_t columns, std::size_t k) {
+  const oracle::Type type = type_of(type_word);
+  const oracle::Bytes all = bytes_of(rows);
+  const std::size_t row_bytes = columns * oracle::bytes_of(type), count = all.size() / row_bytes;
+  oracle::Bytes values(count * k * oracle::bytes_of(type));
+  std::vector<std::uint32_t> indices;
+  for (std::size_t row = 0; row < count; ++row) {
+    for (const auto& [bits, column] : oracle::largest_of(std::span(all).subspan(row * row_bytes, row_bytes), type, k)) {
+      oracle::put(values, type, indices.size(), bits);
+      indices.push_back(column);
+    }
+  }
+  return nb::make_tuple(python_of(values), indices);
+}
+
+// (rows, scales) of rows of bf16 or f16 as e4m3. Every `columns` columns have a scale of f32.
+nb::tuple cast(const std::string& type_word, const nb::bytes& rows, std::size_t hidden, std::size_t columns) {
+  const oracle::Type type = type_of(type_word);
+  const oracle::Bytes all = bytes_of(rows);
+  oracle::Fp8Row made;
+  for (std::size_t begin = 0; begin < all.size() / oracle::bytes_of(type); begin += hidden) {
+    std::vector<std::uint32_t> bits(hidden);
+    for (std::size_t i = 0; i < hidden; ++i) bits[i] = static_cast<std::uint32_t>(oracle::get(all, type, begin + i));
+    const auto [numbers, scales] = oracle::cast_row(oracle::values_of(type, bits), columns, oracle::Scales::f32);
+    made.numbers.insert(made.numbers.end(), numbers.begin(), numbers.end());
+    made.scales.insert(made.scales.end(), scales.begin(), scales.end());
+  }
+  return nb::make_tuple(python_of(made.numbers), python_of(made.scales));
 }
 
 // (residual_output, output) of rows of bf16 or f16. `gamma`: of the rows' type, or of f32.
@@ -221,6 +254,8 @@ NB_MODULE(weft_oracle, module) {
   module.def("scattered_sums", scattered_sums);
   module.def("taken", taken);
   module.def("table_of_counts", table_of_counts);
+  module.def("largest", largest);
+  module.def("cast", cast);
   module.def("normed", normed);
   module.def("moe", moe);
 }

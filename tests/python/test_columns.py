@@ -1,12 +1,13 @@
-"""Columns of all ranks side by side, from Python: those of every rank, and those of a rank's group alone."""
+"""Columns of all ranks from Python: side by side on every rank, those of a rank's group alone, and the largest ones."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import weft
+import weft_oracle
 from ranks import run_ranks
-from test_operations import RANKS, REDUCED, columns, given, numbers
+from test_operations import RANKS, REDUCED, Array, columns, given, numbers
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -79,3 +80,43 @@ def test_columns_are_scaled_and_capped(dtype: str, wide: bool) -> None:
         assert (np.abs(got - exact) <= np.abs(exact) * spacing).all()
 
     run_ranks(2, work)
+
+
+# NaN, −0, +0 and infinities.
+SPECIAL = {
+    "bf16": [0x7FC1, 0xFFC0, 0x8000, 0, 0x7F80, 0xFF80],
+    "f16": [0x7E01, 0xFE00, 0x8000, 0, 0x7C00, 0xFC00],
+    "f32": [0x7FC00001, 0xFFC00000, 0x80000000, 0, 0x7F800000, 0xFF800000],
+}
+
+
+def few_numbers(dtype: str, shape: tuple[int, int], seed: int) -> Array:
+    """Rows in which most numbers come several times."""
+    some = numbers(dtype, (18,), 9)
+    bits = np.uint32 if dtype == "f32" else np.uint16
+    special = np.array(SPECIAL[dtype], bits).view(some.dtype)
+    return np.random.default_rng(seed).choice(np.concatenate([some, special]), shape)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("dtype", SPECIAL)
+@pytest.mark.parametrize("k", [1, 9])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_top_k_columns(ranks: int, dtype: str, k: int, gaps: bool) -> None:
+    """A vocabulary whose last shard ends with pads; of equal numbers the first comes first."""
+    shards = [few_numbers(dtype, (3, 40), rank) for rank in range(ranks)]
+    width = 40 * ranks - 5
+    whole = np.concatenate(shards, axis=1)[:, :width]
+    values, indices = weft_oracle.largest(dtype, whole.tobytes(), width, k)
+
+    def work(rank: weft.Communicator) -> None:
+        x = columns(shards[rank.rank]) if gaps else shards[rank.rank]
+        found, places = np.zeros((3, k), x.dtype), np.full((3, k), -1, np.int32)
+        rank.world.top_k_columns(given(found, dtype), places, given(x, dtype), columns=width, tag=4)
+        assert places.ravel().tolist() == indices
+        assert found.tobytes() == values
+        places[:] = -1
+        rank.world.top_k_columns(None, places, given(x, dtype), columns=width)
+        assert places.ravel().tolist() == indices
+
+    run_ranks(ranks, work)

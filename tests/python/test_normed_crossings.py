@@ -1,4 +1,4 @@
-"""Crossings with a norm from Python have the bits of the three calls that they replace."""
+"""Crossings with a norm from Python give what the oracle says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import weft
+import weft_oracle
 from ranks import run_ranks
 from test_operations import Array, given, numbers
 
@@ -25,6 +26,10 @@ class Made(NamedTuple):
 def room(rows: int, dtype: Any) -> Made:
     shapes = ((rows, HIDDEN), dtype), ((rows, HIDDEN), np.uint8), ((rows, HIDDEN // 128), np.float32)
     return Made(*(np.full(shape, 7, of) for shape, of in shapes))
+
+
+# Of each tensor of Made.
+ROW_BYTES = (2 * HIDDEN, HIDDEN, 4 * (HIDDEN // 128))
 
 
 def fp8_of(made: Made) -> weft.Fp8Output:
@@ -54,60 +59,71 @@ def test_crossings_with_a_norm(
     gamma = numbers(weights, (HIDDEN,), 99)
     rules: dict[str, Any] = {"gamma_plus_one": dtype == "f16", "epsilon": 1e-6 if dtype == "bf16" else 0.5}
 
-    def work(rank: weft.Communicator) -> None:
-        me, world = rank.rank, rank.world
-        first = me - me % group_ranks
-        of_group, last = rows[first : first + group_ranks], slots[first + group_ranks - 1]
-        filled, end = sum(of_group), last.end - slots[first].begin
-        inputs, outputs = (filled, slots[-1].end) if gathers else (slots[-1].end, end)
-        x, before = numbers(dtype, (inputs, HIDDEN), me), numbers(dtype, (rows[me], HIDDEN), 50 + me)
-        counts = weft.Counts(np.array(rows, np.int32), padding=padding, slot_rows=slot_rows)
-        group, alone = rank.split(me // group_ranks), rank.split(me)
-        assert group is not None and alone is not None
+    lasts = range(group_ranks - 1, ranks, group_ranks)
+    filled = [sum(rows[last + 1 - group_ranks : last + 1]) for last in lasts]
+    ends = [slots[last].end - slots[last + 1 - group_ranks].begin for last in lasts]
+    inputs = [filled[rank // group_ranks] if gathers else slots[-1].end for rank in range(ranks)]
+    tensors = [numbers(dtype, (count, HIDDEN), rank) for rank, count in enumerate(inputs)]
+    before = [numbers(dtype, (count, HIDDEN), 50 + rank) for rank, count in enumerate(rows)]
+    places = [row for slot, count in zip(slots, rows) for row in range(slot.begin, slot.begin + count)]
 
+    def sums_of(rank: int) -> bytes:
+        """The rank's rows of its group's sums, or of all ranks'."""
+        first = rank - rank % group_ranks
+        members = range(first, first + group_ranks) if gathers else range(ranks)
+        messages = [(tensors[r] if gathers else tensors[r][places]).tobytes() for r in members]
+        return weft_oracle.scattered(
+            dtype, "sum", [rows[r] for r in members], "none", 0, [], messages, rank - members[0], 2 * HIDDEN
+        )
+
+    def normed_of(rank: int) -> tuple[bytes, bytes]:
+        residual = before[rank].tobytes() if dtype == "bf16" else b""
+        return weft_oracle.normed(
+            dtype, [sums_of(rank)], residual, gamma.tobytes(), HIDDEN, rules["epsilon"], rules["gamma_plus_one"]
+        )
+
+    own = [normed_of(rank) for rank in range(ranks)]
+    # Of each output what each rank sends.
+    sent = [[normed for _, normed in own]]
+    sent += map(list, zip(*(weft_oracle.cast(dtype, normed, HIDDEN, 128) for normed in sent[0])))
+
+    def expected_of(rank: int) -> list[bytes]:
+        """Each output, without the row behind it."""
+        if gathers:
+            return [
+                weft_oracle.gathered(rows, padding, slot_rows, [], messages, row_bytes)
+                for messages, row_bytes in zip(sent, ROW_BYTES)
+            ]
+        group = rank // group_ranks
+        members = slice(group * group_ranks, (group + 1) * group_ranks)
+        pads = ends[group] - filled[group]
+        return [b"".join(messages[members]) + bytes(pads * of) for messages, of in zip(sent, ROW_BYTES)]
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        end = slots[-1].end if gathers else ends[me // group_ranks]
+        counts = weft.Counts(np.array(rows, np.int32), padding=padding, slot_rows=slot_rows)
         # A row more than there are.
-        fused, sums = room(outputs + 1, x.dtype), before.copy()
+        got, sums = room(end + 1, before[me].dtype), before[me].copy()
         residual = given(sums, dtype)
-        call = world.gather_sums_rms_norm if gathers else world.scatter_sums_rms_norm
+        call = rank.world.gather_sums_rms_norm if gathers else rank.world.scatter_sums_rms_norm
         call(
-            given(fused.normed, dtype) if "normed" in written else None,
+            given(got.normed, dtype) if "normed" in written else None,
             residual,
-            given(x, dtype),
+            given(tensors[me], dtype),
             given(gamma, weights),
             counts,
             residual if dtype == "bf16" else None,
             group_ranks=group_ranks,
-            fp8=fp8_of(fused) if "rows" in written else None,
+            fp8=fp8_of(got) if "rows" in written else None,
             tag=5,
             **rules,
         )
-
-        part = np.zeros((slots[me].end - slots[me].begin, HIDDEN), x.dtype)
-        if gathers:
-            group.reduce_scatter_v(given(part, dtype), given(x, dtype), weft.Counts(of_group))
-        else:
-            world.reduce_scatter_v(given(part, dtype), given(x, dtype), counts)
-        shard, added = room(rows[me], x.dtype), np.zeros_like(sums)
-        alone.all_reduce_rms_norm(
-            given(shard.normed, dtype),
-            given(added, dtype),
-            given(part[: rows[me]], dtype),
-            given(gamma, weights),
-            given(before, dtype) if dtype == "bf16" else None,
-            fp8=fp8_of(shard),
-            **rules,
-        )
-        apart = room(outputs + 1, x.dtype)
-        if gathers:
-            world.all_gather_v([*apart], [*shard], counts)
-        else:
-            group.all_gather_v([*apart], [*shard], weft.Counts(of_group))
-            for made in apart:
-                made[filled:end] = 0
-
-        assert sums.tobytes() == added.tobytes()
-        for name, got, wanted in zip(Made._fields, fused, apart):
-            assert got.tobytes() == (wanted if name in written else np.full_like(wanted, 7)).tobytes(), name
+        assert sums.tobytes() == own[me][0]
+        untouched = room(end + 1, before[me].dtype)
+        for name, tensor, old, wanted in zip(Made._fields, got, untouched, expected_of(me)):
+            after = wanted + old[end:].tobytes() if name in written else old.tobytes()
+            assert tensor.tobytes() == after, name
 
     run_ranks(ranks, work)
 

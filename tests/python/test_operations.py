@@ -204,7 +204,8 @@ def test_reduce_scatter(ranks: int, dtype: str, op: str, gaps: bool) -> None:
         if gaps:
             x, y = columns(x), columns(y)
         rank.world.reduce_scatter_tensor(given(y, dtype), given(x, dtype), op=op)
-        assert y.tobytes() == weft_oracle.scattered(dtype, op, [3] * ranks, "none", 0, messages, rank.rank, row_bytes)
+        expected = weft_oracle.scattered(dtype, op, [3] * ranks, "none", 0, [], messages, rank.rank, row_bytes)
+        assert y.tobytes() == expected
 
     run_ranks(ranks, work)
 
@@ -245,10 +246,10 @@ def test_ragged(ranks: int, padding: str, slot_rows: int, op: str) -> None:
         slot = weft.slots_of(rows, padding, slot_rows, given_slots)[rank.rank]
         own = np.full((slot.end - slot.begin, 24), np.nan, np.float32)
         rank.world.reduce_scatter_v(own, sums[rank.rank], counts if rank.rank % 2 else listed, op=op)
-        if padding != "per_rank":
-            packed = [np.concatenate([s[p.begin : p.begin + r] for p, r in zip(all_slots, rows)]) for s in sums]
-            messages = [p.tobytes() for p in packed]
-            assert own.tobytes() == weft_oracle.scattered("f32", op, rows, padding, slot_rows, messages, rank.rank, 96)
+        packed = [np.concatenate([s[p.begin : p.begin + r] for p, r in zip(all_slots, rows)]) for s in sums]
+        messages = [p.tobytes() for p in packed]
+        expected = weft_oracle.scattered("f32", op, rows, padding, slot_rows, places, messages, rank.rank, 96)
+        assert own.tobytes() == expected
 
         taken = np.full((6, 24), np.nan, np.float32)
         rank.world.take_rows(taken, y, counts, slots=ranks, slot=ranks - 1)
@@ -328,11 +329,7 @@ def test_all_reduce_rms_norm(ranks: int, dtype: str, residual: bool, plus_one: b
         rows, scales = np.zeros(shape, np.uint8), np.zeros(3, np.float32)
         fp8 = weft.Fp8Output(rows, scales)
         call(None, given(added, dtype), given(x, dtype), gammas, old, gamma_plus_one=plus_one, fp8=fp8)
-        values = np.frombuffer(normed, np.float16) if dtype == "f16" else None
-        if values is not None:
-            largest = np.abs(values.astype(np.float32).reshape(shape)).max(1)
-            assert (scales == np.maximum(largest, np.float32(1e-4)) / np.float32(448)).all()
-            assert (rows.max(1) >= 0x7E).all()  # the largest magnitude becomes 448, the largest of e4m3
+        assert (rows.tobytes(), scales.tobytes()) == weft_oracle.cast(dtype, normed, 64, 64)
 
         fp8 = weft.Fp8Output(rows, scales, floor=448)
         call(None, given(np.zeros(shape, rest.dtype), dtype), given(np.zeros_like(x), dtype), gammas, fp8=fp8)

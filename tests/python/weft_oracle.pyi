@@ -17,6 +17,7 @@ def scattered(
     rows: Sequence[int],
     padding: str,
     slot_rows: int,
+    slots: Sequence[int],
     messages: Sequence[bytes],
     rank: int,
     row_bytes: int,
@@ -59,6 +60,8 @@ def table_of_counts(
     padding: str,
     slot_rows: int,
 ) -> list[int]: ...
+def largest(type: str, rows: bytes, columns: int, k: int) -> tuple[bytes, list[int]]: ...
+def cast(type: str, rows: bytes, hidden: int, columns: int) -> tuple[bytes, bytes]: ...
 def normed(
     type: str,
     inputs: Sequence[bytes],

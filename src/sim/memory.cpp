@@ -24,6 +24,7 @@ Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of, bool proxies)
       viewers_(proxies ? 2 * threads_ : threads_),
       rank_of_(std::move(rank_of)),
       sent_(rank_of_.empty() ? 0 : std::ranges::max(rank_of_) + 1),
+      sent_packs_(sent_.size()),
       index_(bytes / 4, kUnknown),
       last_(bytes / 4),
       messages_(kMaxLocations),
@@ -123,6 +124,7 @@ void Memory::reset() {
   released_.fill(0);
   std::memset(seq_cst_.data(), 0, bytes);
   std::ranges::fill(sent_, 0);
+  std::ranges::fill(sent_packs_, 0);
   snapshots_ = 1;
 }
 
@@ -149,7 +151,10 @@ const char* Memory::broken_rule(Location at, unsigned index) const {
 
 const char* Memory::store(unsigned thread, Location at, const Pack& value, unsigned age, bool release) {
   if (at == kIgnored) return nullptr;
-  sent_[rank_of_[thread]] += rank_of_[thread] != owners_[at];
+  if (const unsigned rank = rank_of_[thread]; rank != owners_[at]) {
+    ++sent_[rank];
+    sent_packs_[rank] += widths_[at] == sizeof(Pack);
+  }
   if (counts_[at] == kMaxMessages) forget(at);
   const unsigned count = counts_[at];
   if (count == kMaxMessages) throw std::logic_error("simulator: too many stores to one place; make fewer calls");

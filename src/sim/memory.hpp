@@ -149,8 +149,9 @@ class Memory {
   std::string name_of(const void* address) const;
   // Stores so far to places between two byte offsets.
   std::uint64_t stores(std::size_t begin, std::size_t end) const;
-  // Stores so far by a rank to the memory of others.
+  // Stores so far by a rank to the memory of others: all, and those of whole packs.
   std::uint64_t sent(unsigned rank) const { return sent_[rank]; }
+  std::uint64_t sent_packs(unsigned rank) const { return sent_packs_[rank]; }
 
  private:
   static constexpr Location kUnknown = 0xffff;
@@ -179,7 +180,7 @@ class Memory {
   std::unique_ptr<std::byte[], AlignedDelete> data_;
   unsigned threads_, viewers_;  // viewers: threads, then their proxies
   std::vector<unsigned> rank_of_;
-  std::vector<std::uint64_t> sent_;  // by rank
+  std::vector<std::uint64_t> sent_, sent_packs_;  // by rank
   std::vector<Area> areas_;
   std::vector<Location> index_;      // by word of data_
   std::vector<std::uint32_t> last_;  // of ignored words

@@ -7,77 +7,12 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "sim/fault_calls.hpp"
+
 namespace weft::sim {
 namespace {
 
 constexpr std::uint64_t kDeadline = 100'000;  // ns of the simulated clock: ten thousand steps
-
-// All-reduces of an algorithm, gathers and scatters, or dispatches and combines.
-void set_calls(Setup& setup, const std::string& protocol) {
-  const std::vector<Grid> grids{{2, 2}, {3, setup.lanes}};
-  if (protocol == "moe") {
-    setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
-    setup.exchange.handles = 1;  // tables of an earlier call must not pass for those of a failed call
-    setup.calls = moe_calls({{{1, 0}, {0, 0}}, {{1, -1}, {0, 1}, {}}}, grids);
-  } else if (protocol == "moves") {
-    setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
-                   {.count = 9, .moving = Moving::reduce_scatter},
-                   {.count = 12, .grids = grids, .moving = Moving::all_to_all, .flows = true}};
-  } else if (protocol == "ragged") {
-    std::vector<std::int32_t> counts(setup.ranks, 1);
-    counts[0] = 2;
-    setup.calls = {{.count = 5, .grids = grids, .moving = Moving::all_gather_v, .counts = counts},
-                   {.count = 9, .moving = Moving::broadcast, .detour = true},
-                   {.moving = Moving::barrier},
-                   {.count = 5, .grids = grids, .moving = Moving::reduce_scatter_v, .flows = true, .counts = counts}};
-  } else if (protocol == "symmetric") {
-    const auto call = [&](Moving moving, std::uint64_t count) {
-      return CallSetup{.count = count, .grids = grids, .moving = moving, .flows = true, .symmetric = true, .second = 8};
-    };
-    setup.symmetric_bytes = 512;
-    setup.calls = {call(Moving::all_gather_v, 8), call(Moving::broadcast, 32), call(Moving::all_gather, 16)};
-    setup.calls[0].counts.assign(setup.ranks, 1);
-    setup.calls[0].counts[0] = 2;
-    setup.calls[0].padding = Padding::none;
-    setup.calls[1].detour = setup.ranks > 2;
-  } else if (protocol == "counts") {
-    const std::vector<std::int32_t> counts(setup.ranks, 3);
-    setup.calls = {{.count = 3, .grids = grids, .moving = Moving::gather_counts, .counts = counts},
-                   {.count = 5, .grids = grids, .moving = Moving::gather_counts, .counts = counts},
-                   {.count = 2, .moving = Moving::gather_counts, .counts = counts}};
-  } else if (protocol == "messages") {
-    // Every rank sends to each other one.
-    const auto call = [&](std::uint64_t count, const std::vector<Grid>& on) {
-      CallSetup messages{.grids = on, .moving = Moving::messages};
-      for (unsigned from = 0; from < setup.ranks; ++from) {
-        for (unsigned to = 0; to < setup.ranks; ++to) {
-          if (from != to) messages.letters.push_back({from, to, count});
-        }
-      }
-      return messages;
-    };
-    setup.pipeline_slots = 2;
-    setup.calls = {call(9, grids), call(24, {Grid{}}), call(5, grids)};
-  } else if (protocol.starts_with("norm-")) {
-    if (protocol == "norm-two-shot") setup.algorithm = Algorithm::two_shot;
-    const auto norm = [&](std::uint64_t packs, std::uint64_t rows, bool in_place) {
-      return CallSetup{
-          .count = packs * 8, .grids = grids, .in_place = in_place, .moving = Moving::rms_norm, .rows = rows};
-    };
-    setup.calls = {norm(2, 1, false), norm(1, 2, true), norm(1, 1, false)};
-    setup.calls[1].norm.scaling = detail::RowScaling::none;
-    if (protocol == "norm-roles") {
-      setup.algorithm = Algorithm::two_shot;
-      for (CallSetup& call : setup.calls) call.norm.roles = true;
-    }
-  } else {
-    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined,
-                                      Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
-      if (name(algorithm) == protocol) setup.algorithm = algorithm;
-    }
-    setup.calls = {{.count = 17, .grids = grids}, {.count = 9, .in_place = true}, {.count = 20}};
-  }
-}
 
 // A dispatch that fills a rank's room for its expert, and one with a row too many; if experts are aligned, its pad is
 // too many.
@@ -208,7 +143,7 @@ Setup fault_setup(const FaultArgs& args) {
               .payload = Payload::special,
               .deadline_ns = kDeadline};
   if (calls_differ(kind)) setup.name += fmt::format("-call{}", odd_call);
-  set_calls(setup, protocol);
+  set_fault_calls(setup, protocol);
   set_variant(setup, variant);
   Faults& faults = setup.faults;
   const int culprit = first ? 0 : static_cast<int>(ranks) - 1;
@@ -313,6 +248,13 @@ const std::vector<Setup>& all_fault_setups() {
         if (!is_one_of(kind, {"stops", "dies"})) continue;
         all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = ranks, .variant = variant}));
       }
+    }
+    // Groups of two ranks, and in a crossing ranks of other groups.
+    for (const std::string kind : {"late", "dies", "aborts"}) {
+      for (const std::string protocol : {"crossings", "normed-crossings", "columns", "top-k"}) {
+        all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = 2}));
+      }
+      all.push_back(fault_setup({.kind = kind, .protocol = "crossings", .ranks = 4, .one_thread = true}));
     }
     for (const std::string protocol : {"pipelined", "moves"}) {
       all.push_back(fault_setup({.kind = "aborts", .protocol = protocol, .ranks = 2, .variant = "threads"}));

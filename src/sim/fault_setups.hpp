@@ -15,8 +15,7 @@ struct FaultArgs {
   // "ahead". "host-reads": a mismatch, and the host reads the record. "overlap", "unordered": it makes its calls on
   // several streams.
   std::string kind;
-  std::string
-      protocol;  // "one-shot", "two-shot", "pipelined", "moves", "ragged", "symmetric", "norm-one-shot", …, "moe"
+  std::string protocol;  // of its calls: "one-shot", "moves", "crossings", …, "moe" (sim/fault_calls.cpp)
   unsigned ranks;
   bool one_thread = false;
   bool first = false;     // the first rank is to blame, not the last

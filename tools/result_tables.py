@@ -25,10 +25,12 @@ PEERS = {
 MOE_PEERS = ["NCCL AG/RS", "NCCL symm. AG/RS", "NCCL A2A", "NCCL symm. A2A"]
 RATIO_PEERS = {"cuda": PEERS["cuda"] + ["torch NCCL"], "cpu": PEERS["cpu"]}
 METHOD = {"cuda": "graph", "cpu": "batch"}
-# For the README: the operation, and the bytes of one rank (all-reduces) or its rows (gathers).
+# For the README: the operation, and the bytes of one rank (all-reduces), its rows (gathers) or its tokens (MoE).
 SHORT = {"all_reduce": ("bytes", [8 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]),
          "all_gather": ("rows", [1, 73, 1170]), "reduce_scatter": ("rows", [1, 73, 1170]),
-         "all_gather_v": ("rows", [1, 73, 1170])}
+         "all_gather_v": ("rows", [1, 73, 1170]),
+         "dispatch": ("tokens", [8, 128, 1024]), "combine": ("tokens", [8, 128, 1024])}
+SHORT_COMMANDS = ("bench all-reduce", "bench gather", "bench moe")
 
 
 def newest(runs):
@@ -176,7 +178,7 @@ def short_cell(run, operation, key, size):
     points = [p for p in points_of(run) if p["operation"] == operation and p[key] == size]
     points = [p for p in points if p.get("load", "balanced") == "balanced" and p["us"] > 0]
     ours = [p for p in points if p["contender"] in ("automatic", "symmetric")]
-    rivals = [p for p in points if p["contender"] in RATIO_PEERS["cuda"]]
+    rivals = [p for p in points if p["contender"] in RATIO_PEERS["cuda"] + MOE_PEERS]
     if not ours or not rivals:
         return ""
     best, rival = (min(some, key=lambda p: p["us"]) for some in (ours, rivals))
@@ -184,7 +186,7 @@ def short_cell(run, operation, key, size):
 
 
 def short_table(runs):
-    runs = [run for run in runs if run["device"] == "cuda" and run["command"] in ("bench all-reduce", "bench gather")]
+    runs = [run for run in runs if run["device"] == "cuda" and run["command"] in SHORT_COMMANDS]
     counts = sorted({run["world_size"] for run in runs} & {2, 4, 8})
     rows = []
     for operation, (key, sizes) in SHORT.items():
@@ -192,7 +194,8 @@ def short_table(runs):
             cells = [next((cell for run in runs if run["world_size"] == ranks
                            for cell in [short_cell(run, operation, key, size)] if cell), "") for ranks in counts]
             if any(cells):
-                rows.append([f"`{operation}`", size_name(size) if key == "bytes" else f"{size} row{'s' * (size != 1)} a rank"] + cells)
+                where = size_name(size) if key == "bytes" else f"{size} {key.removesuffix('s' * (size == 1))} a rank"
+                rows.append([f"`{operation}`", where] + cells)
     return "\n".join(grid(["", ""] + [f"{ranks} GPUs" for ranks in counts], rows)) + "\n" if rows else ""
 
 

@@ -144,7 +144,9 @@ class Results(unittest.TestCase):
                                   one("dispatch", "plain push", 1.0), one("dispatch", "automatic", 2.0, blocks=4)]))
         # A run of other grids alone is no newer run of the usual grid.
         self.add(self.moe([one("dispatch", "automatic", 7.0, blocks=4)], date="2027-01-01T00:00:00Z"))
-        page = self.tables()[0]
+        page, short = self.tables()
+        self.assertIn("| `dispatch` | 8 tokens a rank | **5.00** / 9.00 NCCL A2A |", short)
+        self.assertIn("| `combine` | 8 tokens a rank | **6.00** / 8.00 NCCL A2A |", short)
         self.assertIn("| dispatch: NCCL A2A | combine: NCCL A2A | dispatch: bound | combine: bound |", page)
         self.assertIn("| 8 | **5.00 ±1 %** | **6.00 ±1 %** | **11.0 ±1 %** | 9.00 ±1 % | 8.00 ±1 % | 4.0 | 3.0 |", page)
         self.assertNotIn("7.00", page)

@@ -5,8 +5,8 @@ and all tables into docs/benchmarks.md.
   tools/result_tables.py           rewrites the blocks
   tools/result_tables.py --check   exits 1 if a page differs from the results
 
-The newest run counts for each command, device and number of ranks. Norms, exchanges and gathers only count on GPUs. The
-method is "graph" on GPUs, and "batch" on CPU ranks. Times are µs. "6.04 ±2 %" is a time with the spread of its samples
+The newest run counts for each command, device and number of ranks. Norms, exchanges and gathers only count on GPUs, and
+the host's time everywhere. The method is "graph" on GPUs, and "batch" on CPU ranks. Times are µs. "6.04 ±2 %" is a time with the spread of its samples
 (p10 to p90 of the slowest rank).
 """
 
@@ -40,7 +40,7 @@ def newest(runs):
         command = run["command"]
         if command not in TABLES or "--sweep" in run["arguments"] or not points_of(run):
             continue
-        if command != "bench all-reduce" and run["device"] != "cuda":
+        if command not in ("bench all-reduce", "bench host") and run["device"] != "cuda":
             continue
         key = (command, run["device"], run["world_size"], title(run))
         if key not in found or run["date"] > found[key]["date"]:
@@ -70,6 +70,8 @@ def with_spread(point):
 
 
 def points_of(run):
+    if run["command"] == "bench host":
+        return run["points"]
     return [p for p in run["points"] if p.get("method", "graph") == METHOD[run["device"]] and p["blocks"] == 0]
 
 
@@ -139,7 +141,16 @@ def gather_table(run):
                  "best peer ÷ best of Weft"], rows)
 
 
+def host_table(run):
+    alone = "launch alone" if run["device"] == "cuda" else "kernel alone"
+    rows = [[f"`{p['operation']}`", f"{p['call_ns']:.0f}", f"{p['bare_ns']:.0f}",
+             f"**{p['ns']:.0f}** ({p['p10']:.0f}…{p['p90']:.0f})"] for p in run["points"]]
+    return grid(["", "call, ns", alone, "beyond it (p10…p90)"], rows)
+
+
 def title(run):
+    if run["command"] == "bench host":
+        return f"Host time of a call, one {'GPU' if run['device'] == 'cuda' else 'CPU rank'}"
     where = f"{run['world_size']} {'GPUs' if run['device'] == 'cuda' else 'CPU ranks'}"
     if run["command"] == "bench moe":
         return (f"MoE of {run['model']['name']}: {run['routing']} routing, {run['dispatched']} dispatched, "
@@ -163,7 +174,8 @@ def source_line(run, machines):
     return f"{', '.join(parts)}; commit {commit}, {run['date'][:10]}."
 
 
-TABLES = {"bench all-reduce": table, "bench norm": norm_table, "bench moe": moe_table, "bench gather": gather_table}
+TABLES = {"bench all-reduce": table, "bench norm": norm_table, "bench moe": moe_table, "bench gather": gather_table,
+          "bench host": host_table}
 
 
 def all_tables(runs, machines):
@@ -199,12 +211,12 @@ def short_table(runs):
     return "\n".join(grid(["", ""] + [f"{ranks} GPUs" for ranks in counts], rows)) + "\n" if rows else ""
 
 
-def rewrite(page, text, name):
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+def rewrite(page, text, name, markers=(BEGIN, END)):
+    head, begin, rest = page.partition(markers[0])
+    _, end, tail = rest.partition(markers[1])
     if not begin or not end:
-        sys.exit(f"{name} has no block between {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n" + (f"\n{text}\n" if text else "") + f"{END}{tail}"
+        sys.exit(f"{name} has no block between {markers[0]} and {markers[1]}")
+    return f"{head}{begin}\n" + (f"\n{text}\n" if text else "") + f"{end}{tail}"
 
 
 def main():

@@ -10,7 +10,7 @@
   bench/results/COMMAND.jsonl         a line for each point: operation, size, ranks, variant, median, spread, commit
 
 A time is the median of the samples of the rank with the largest median. p10 and p90 are that rank's, too. Samples are not
-kept. A run with a wrong result is refused. `add` replaces a run that exists already.
+kept. Points of `weft bench host` have nanoseconds: `ns`, `p10` and `p90` of what a call takes beyond its kernels. A run with a wrong result is refused. `add` replaces a run that exists already.
 """
 
 import argparse
@@ -78,6 +78,16 @@ def point_of(point, run, kind):
     return line | {"commit": run["build"]["commit"], "machine": run["machine"], "run": run["run"]}
 
 
+def host_point_of(point, run):
+    """The line of a point of `weft bench host`, whose program has made the medians."""
+    beyond = point["beyond_ns"]
+    line = {"operation": point["operation"], "ranks": run["world_size"], "device": run["device"],
+            "call_ns": short(point["call_ns"]["median"]), "bare_ns": short(point["bare_ns"]["median"]),
+            "ns": short(beyond["median"]), "p10": short(beyond["p10"]), "p90": short(beyond["p90"])}
+    line |= {key: point[key] for key in ("samples",) if key in point}
+    return line | {"commit": run["build"]["commit"], "machine": run["machine"], "run": run["run"]}
+
+
 def lines_of(report, name):
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise ValueError(f"{name}: is no report of weft bench ({SCHEMA})")
@@ -85,6 +95,9 @@ def lines_of(report, name):
     points = []
     for kind in POINTS:
         for point in report.get(kind, []):
+            if report["command"] == "bench host":
+                points.append(host_point_of(point, run))
+                continue
             if point["verdict"] == "wrong":
                 raise ValueError(f"{name}: holds a wrong result, {point.get('detail', 'without a reason')}")
             if point["verdict"] == "ok":

@@ -151,6 +151,22 @@ class Results(unittest.TestCase):
         self.assertIn("| 8 | **5.00 ±1 %** | **6.00 ±1 %** | **11.0 ±1 %** | 9.00 ±1 % | 8.00 ±1 % | 4.0 | 3.0 |", page)
         self.assertNotIn("7.00", page)
 
+    def test_the_hosts_time_is_kept_in_nanoseconds(self):
+        def spread(median, low, high):
+            return {"median": median, "p10": low, "p90": high}
+
+        one = {"operation": "barrier", "call_ns": spread(170.5, 170, 171), "bare_ns": spread(43, 42, 44),
+               "beyond_ns": spread(127.5, 126, 129), "samples": 200}
+        one_rank = report([one], ranks=1, command="bench host") | {"device": "cpu"}
+        self.add(one_rank)
+        line = self.lines("host.jsonl")[0]
+        self.assertEqual((line["operation"], line["call_ns"], line["bare_ns"], line["ns"], line["p10"], line["p90"],
+                          line["samples"], line["commit"]), ("barrier", 170.5, 43, 127.5, 126, 129, 200, "0123456789ab"))
+        page, short = self.tables()
+        self.assertIn("**Host time of a call, one CPU rank**", page)
+        self.assertIn("| `barrier` | 170 | 43 | **128** (126…129) |", page)
+        self.assertEqual(short, "")
+
     def test_no_ratio_where_threads_share_cores(self):
         self.add(report() | {"crowded": True})
         self.assertIn("| 10.0 ±10 % |  |", self.tables()[0])

@@ -102,13 +102,14 @@ nlohmann::json spread_of(const Nanoseconds& time) {
   return {{"median", time.median}, {"p10", time.low}, {"p90", time.high}};
 }
 
-nlohmann::json points_of(const std::vector<HostTimes>& all) {
+nlohmann::json points_of(const std::vector<HostTimes>& all, int samples) {
   nlohmann::json points = nlohmann::json::array();
   for (const HostTimes& times : all) {
     points.push_back({{"operation", times.operation},
                       {"call_ns", spread_of(times.call)},
                       {"bare_ns", spread_of(times.bare)},
-                      {"beyond_ns", spread_of(times.beyond)}});
+                      {"beyond_ns", spread_of(times.beyond)},
+                      {"samples", samples}});
   }
   return points;
 }
@@ -147,7 +148,7 @@ int HostBench::run() {
                        .data = "zeros",
                        .crowd = {},
                        .notes = {}};
-    write_text(json, report(info, describe_machine(), points_of(all)).dump(2) + "\n");
+    write_text(json, report(info, describe_machine(), points_of(all, samples)).dump(2) + "\n");
   }
   return 0;
 }

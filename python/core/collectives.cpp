@@ -8,10 +8,10 @@ namespace {
 
 // The tensors of an operation; "none" as its input stands for the output.
 struct Pair {
-  Tensor out, in;
+  const Tensor &out, &in;
 };
 Pair pair_of(Tensors& tensors, nb::handle output, nb::handle input) {
-  const Tensor out = tensors.output("output", output);
+  const Tensor& out = tensors.output("output", output);
   return {out, input.is_none() ? out : tensors.input("input", input)};
 }
 
@@ -34,9 +34,9 @@ void reduce(const PyGroup& self, nb::handle output, nb::handle input, const char
     const auto out = at_root ? tensors.optional("output", output, Access::write) : std::nullopt;
     const Tensor* const result = of_root("output", at_root, out);
     const bool in_place = input.is_none();
-    const Tensor in = in_place && result != nullptr
-                          ? *result
-                          : tensors.input(in_place ? "output" : "input", in_place ? output : input);
+    const Tensor& in = in_place && result != nullptr
+                           ? *result
+                           : tensors.input(in_place ? "output" : "input", in_place ? output : input);
     ReduceArgs args = reduce_args(result, in);
     args.op = value_of<ReduceOp>("op", op);
     args.root = root;

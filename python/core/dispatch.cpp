@@ -13,7 +13,7 @@ struct Inputs {
   nb::handle input, topk_ids, topk_weights, scales;
 };
 void take_inputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tensors, const Inputs& given) {
-  const Tensor ids = tensors.input("topk_ids", given.topk_ids), rows = tensors.input("input", given.input);
+  const Tensor &ids = tensors.input("topk_ids", given.topk_ids), &rows = tensors.input("input", given.input);
   const std::optional<Tensor> weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
   const std::optional<Tensor> scales = tensors.optional("scales", given.scales, Access::read);
   set_inputs(args, shapes, {&rows, &ids, address(weights), address(scales)});

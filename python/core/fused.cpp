@@ -21,7 +21,7 @@ void give_fp8(auto& args, const PyFp8& of, Tensors& tensors) {
               .scale_token_stride = of.scale_token_stride,
               .scale_group_stride = of.scale_group_stride,
               .floor = of.floor};
-  const Tensor rows = tensors.output("fp8.rows", of.rows);
+  const Tensor& rows = tensors.output("fp8.rows", of.rows);
   const auto scales = tensors.optional("fp8.scales", of.scales, Access::write);
   const auto scale = tensors.optional("fp8.scale", of.scale, Access::read);
   weft::python::set_fp8(args, {&rows, address(scales), address(scale)});
@@ -38,8 +38,8 @@ struct PyNorm {
 // `args_of` makes a call's arguments of its tensors.
 template <auto args_of>
 auto with_norm(const PyNorm& of, Tensors& tensors) {
-  const Tensor in = tensors.input("input", of.input), weights = tensors.input("gamma", of.gamma);
-  const Tensor sums = tensors.output("residual_output", of.residual_output);
+  const Tensor &in = tensors.input("input", of.input), &weights = tensors.input("gamma", of.gamma);
+  const Tensor& sums = tensors.output("residual_output", of.residual_output);
   const auto normed = tensors.optional("output", of.output, Access::write);
   const auto before = tensors.optional("residual", of.residual, Access::read);
   auto args = args_of({address(normed), &sums, &in, &weights, address(before)});

@@ -58,7 +58,7 @@ struct TorchTensors {
 struct Watchers {
   nb::object torch = nb::module_::import_("torch").attr("_C");
   nb::object dispatch_modes = torch.attr("_len_torch_dispatch_stack"),
-             function_modes = torch.attr("_len_torch_function_stack"), traces = torch.attr("_is_tracing");
+             function_mode = torch.attr("_is_torch_function_mode_enabled"), traces = torch.attr("_is_tracing");
 };
 
 bool is_true(nb::handle answer) {
@@ -101,8 +101,7 @@ bool is_numpy_array(nb::handle given) {
 
 bool is_watched_by_torch() {
   const Watchers& watchers = once<Watchers>();
-  return integer(watchers.dispatch_modes()) != 0 || integer(watchers.function_modes()) != 0 ||
-         is_true(watchers.traces());
+  return integer(watchers.dispatch_modes()) != 0 || is_true(watchers.function_mode()) || is_true(watchers.traces());
 }
 
 bool is_torch_tensor(nb::handle given) {

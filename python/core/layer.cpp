@@ -140,11 +140,11 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, c
     division = given_rounds(rounds);
     const ExchangeShapes shapes(of.exchange, of.group);
     DispatchArgs sent{};
-    const Tensor ids = tensors.input("topk_ids", given.topk_ids), rows = tensors.input("input", given.input);
+    const Tensor &ids = tensors.input("topk_ids", given.topk_ids), &rows = tensors.input("input", given.input);
     const auto weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
     const auto scales = tensors.optional("scales", given.scales, Access::read);
     const auto residual = tensors.optional("residual", given.residual, Access::read);
-    const Tensor output = tensors.output("output", given.output);
+    const Tensor& output = tensors.output("output", given.output);
     set_inputs(sent, shapes, {&rows, &ids, address(weights), address(scales)});
     const CombineArgs back =
         combine_args(shapes, {.tokens = sent.tokens}, {&output, nullptr, nullptr, address(residual), nullptr});

@@ -30,7 +30,7 @@ std::vector<Message> messages_of(const char* list, nb::handle given, Tensors& te
     if (length != 2 && length != 3)
       reject_type(
           fmt::format("{} is {}; it must be (tensor, peer) or (tensor, peer, tag)", argument, nb::repr(one).c_str()));
-    const Tensor tensor = tensors.taken(argument.c_str(), one[0], access);
+    const Tensor& tensor = tensors.taken(argument.c_str(), one[0], access);
     const int peer = number_in<int>(argument, "peer", one[1]);
     const std::uint32_t tag = length == 3 ? number_in<std::uint32_t>(argument, "tag", one[2]) : 0;
     messages.push_back(message_of<Message>(argument.c_str(), tensor, peer, tag));

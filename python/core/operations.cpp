@@ -18,7 +18,7 @@ void check_type(const Tensor& out, const Tensor& in) {
 void check_like_input(const Tensor& out, const Tensor& in) {
   check_type(out, in);
   if (out.count() != in.count()) reject(fmt::format("output: {} elements; the input has {}", out.count(), in.count()));
-  check_dense("output", out, {0, name_of(in.type)});
+  check_side_by_side("output", out);
 }
 
 // Elements side by side: of each rank as many as `part` has.
@@ -57,7 +57,7 @@ Matrix matrix_of(const char* argument, const Tensor& tensor, const char* shape) 
 
 AllReduceArgs all_reduce_args(const Tensor& out, const Tensor& in) {
   check_like_input(out, in);
-  check_dense("input", in, {0, name_of(in.type)});
+  check_side_by_side("input", in);
   return {.input = in.data, .output = out.data, .count = in.count(), .type = data_type_of("output", in)};
 }
 
@@ -68,7 +68,7 @@ const Tensor* of_root(const char* argument, bool at_root, const std::optional<Te
 }
 
 ReduceArgs reduce_args(const Tensor* out, const Tensor& in) {
-  check_dense("input", in, {0, name_of(in.type)});
+  check_side_by_side("input", in);
   if (out != nullptr) check_like_input(*out, in);
   return {.input = in.data,
           .output = out == nullptr ? nullptr : out->data,
@@ -181,7 +181,7 @@ TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, 
 }
 
 GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks) {
-  check_dense("input", in, {0, name_of(in.type)});
+  check_side_by_side("input", in);
   GatherArgs args{.input = in.data, .bytes = in.bytes()};
   if (out == nullptr) return args;
   check_type(*out, in);
@@ -191,7 +191,7 @@ GatherArgs gather_args(const Tensor* out, const Tensor& in, std::size_t ranks) {
 }
 
 ScatterArgs scatter_args(const Tensor& out, const Tensor* in, std::size_t ranks) {
-  check_dense("output", out, {0, name_of(out.type)});
+  check_side_by_side("output", out);
   ScatterArgs args{.output = out.data, .bytes = out.bytes()};
   if (in == nullptr) return args;
   check_type(out, *in);

@@ -15,7 +15,7 @@ nb::object in_memory(nb::object given) {
 
 Counts counts_of(const PyCounts& of, Tensors& tensors, std::size_t numbers, std::size_t slots) {
   Counts counts{.sharding = of.sharding, .padding = of.padding, .slot_rows = of.slot_rows};
-  const Tensor rows = tensors.of_host("counts.rows", of.rows, Access::read);
+  const Tensor& rows = tensors.of_host("counts.rows", of.rows, Access::read);
   std::optional<Tensor> slot_tensor;
   if (!of.slots.is_none()) slot_tensor = tensors.of_host("counts.slots", of.slots, Access::read);
   set_counts(counts, tensors.group, {&rows, address(slot_tensor), numbers, slots});
@@ -109,7 +109,7 @@ void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input,
                        std::size_t group_ranks, const char* sharding, bool split_slots, const char* padding,
                        std::size_t slot_rows, nb::handle stream, std::uint32_t tag) {
   const auto build = [&](Tensors& tensors) {
-    const Tensor out = tensors.output("output", output), in = tensors.input("input", input);
+    const Tensor &out = tensors.output("output", output), &in = tensors.input("input", input);
     const GatheredCounts places = gathered_counts(tensors.group.size(), in.count(), group_ranks);
     AllGatherCountsArgs args = all_gather_counts_args(out, in, places);
     args.sharding = value_of<Sharding>("sharding", sharding);
@@ -117,7 +117,7 @@ void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input,
     args.padding = value_of<Padding>("padding", padding);
     args.slot_rows = slot_rows;
     if (host_output.is_none()) return args;
-    const Tensor host = tensors.of_host("host_output", host_output, Access::write);
+    const Tensor& host = tensors.of_host("host_output", host_output, Access::write);
     check_dense("host_output", host, {places.words(), "i32"});
     args.host_output = reinterpret_cast<std::int32_t*>(host.data);
     return args;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace weft::python {
 
@@ -27,6 +28,11 @@ constexpr NamedType kTypes[] = {
     {"u8", type_with(code::UInt, 8)},      {"u16", type_with(code::UInt, 16)},
     {"u32", type_with(code::UInt, 32)},    {"u64", type_with(code::UInt, 64)},
     {"bool", type_with(code::Bool, 8)},    {"e4m3", type_with(code::Float8_E4M3FN, 8)},
+};
+constexpr std::pair<dtype, DataType> kReducedTypes[] = {
+    {type_with(code::Bfloat, 16), DataType::bf16}, {type_with(code::Float, 16), DataType::f16},
+    {type_with(code::Float, 32), DataType::f32},   {type_with(code::Int, 32), DataType::i32},
+    {type_with(code::Int, 64), DataType::i64},     {type_with(code::UInt, 8), DataType::u8},
 };
 
 }  // namespace
@@ -110,23 +116,21 @@ dtype type_of(std::string_view name) {
 }
 
 DataType data_type_of(const char* argument, const Tensor& of) {
-  const std::string_view given = name_of(of.type);
-  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32, DataType::i64, DataType::u8})
-    if (name(type) == given) return type;
-  reject(fmt::format("{}: elements are {}; sums are of bf16, f16, f32, i32, i64 and u8", argument, given));
+  for (const auto& [type, reduced] : kReducedTypes)
+    if (of.type == type) return reduced;
+  reject(fmt::format("{}: elements are {}; sums are of bf16, f16, f32, i32, i64 and u8", argument, name_of(of.type)));
 }
 
 Tensor Tensors::read(const char* argument, nb::handle given, Access access) {
   return of_torch_ ? tensor_of_plain_torch(argument, given, access) : tensor_of(argument, given, access);
 }
 
-Tensor Tensors::kept(Tensor tensor) {
-  kept_.push_back(tensor);
+const Tensor& Tensors::kept(Tensor tensor) {
   if (recorded_tensors != nullptr) recorded_tensors->push_back(tensor);
-  return tensor;
+  return kept_.emplace_front(std::move(tensor));
 }
 
-Tensor Tensors::taken(const char* argument, nb::handle given, Access access) {
+const Tensor& Tensors::taken(const char* argument, nb::handle given, Access access) {
   Tensor tensor = read(argument, given, access);
   const bool wanted = group.device() == Device::cuda;
   if (tensor.on_gpu() != wanted && tensor.count() != 0)
@@ -135,7 +139,7 @@ Tensor Tensors::taken(const char* argument, nb::handle given, Access access) {
   return kept(std::move(tensor));
 }
 
-Tensor Tensors::of_host(const char* argument, nb::handle given, Access access) {
+const Tensor& Tensors::of_host(const char* argument, nb::handle given, Access access) {
   Tensor tensor = read(argument, given, access);
   if (tensor.on_gpu() && group.device() == Device::cpu)
     reject(fmt::format("{}: on {}, but the group's ranks work on cpu", argument, device_text(tensor)));
@@ -150,11 +154,15 @@ void check_dense(const char* argument, const Tensor& tensor, const Expected& exp
   if (expected.width != 0 && tensor.dimensions > 1 &&
       static_cast<std::size_t>(tensor.shape[tensor.dimensions - 1]) != expected.width)
     reject(fmt::format("{}: shape {}; its last dimension must be {}", argument, tensor.shape_text(), expected.width));
-  if (!tensor.dense())
-    reject(fmt::format("{}: elements of shape {} do not lie side by side", argument, tensor.shape_text()));
+  check_side_by_side(argument, tensor);
   if (tensor.count() < expected.count)
     reject(fmt::format("{}: shape {} has {} elements; {} are needed", argument, tensor.shape_text(), tensor.count(),
                        expected.count));
+}
+
+void check_side_by_side(const char* argument, const Tensor& tensor) {
+  if (!tensor.dense())
+    reject(fmt::format("{}: elements of shape {} do not lie side by side", argument, tensor.shape_text()));
 }
 
 Rows rows_of(const char* argument, const Tensor& tensor, std::size_t parts) {

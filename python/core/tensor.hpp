@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <forward_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -76,28 +77,28 @@ Tensor tensor_of_plain_torch(const char* argument, nb::handle given, Access acce
 class Tensors {
  public:
   // `of_torch`: every tensor is read by tensor_of_plain_torch().
-  Tensors(const Group& of, bool of_torch) : group(of), of_torch_(of_torch) { kept_.reserve(2); }
+  Tensors(const Group& of, bool of_torch) : group(of), of_torch_(of_torch) {}
 
-  // Rejects memory that the group's ranks do not work on.
-  Tensor input(const char* argument, nb::handle given) { return taken(argument, given, Access::read); }
-  Tensor output(const char* argument, nb::handle given) { return taken(argument, given, Access::write); }
-  Tensor taken(const char* argument, nb::handle given, Access access);
+  // Rejects memory that the group's ranks do not work on. What they return stays as long as this object.
+  const Tensor& input(const char* argument, nb::handle given) { return taken(argument, given, Access::read); }
+  const Tensor& output(const char* argument, nb::handle given) { return taken(argument, given, Access::write); }
+  const Tensor& taken(const char* argument, nb::handle given, Access access);
   // None: empty.
   std::optional<Tensor> optional(const char* argument, nb::handle given, Access access) {
     if (given.is_none()) return std::nullopt;
     return taken(argument, given, access);
   }
   // Memory of the host, or where the ranks work: counts, and outputs that the host reads.
-  Tensor of_host(const char* argument, nb::handle given, Access access);
+  const Tensor& of_host(const char* argument, nb::handle given, Access access);
 
   const Group& group;
 
  private:
   Tensor read(const char* argument, nb::handle given, Access access);
-  Tensor kept(Tensor tensor);
+  const Tensor& kept(Tensor tensor);
 
   bool of_torch_;
-  std::vector<Tensor> kept_;
+  std::forward_list<Tensor> kept_;  // copies would cost a tenth of a call
 };
 // Null without a tensor.
 inline const Tensor* address(const std::optional<Tensor>& tensor) {
@@ -114,6 +115,7 @@ struct Expected {
   std::size_t width = 0;
 };
 void check_dense(const char* argument, const Tensor& tensor, const Expected& expected);
+void check_side_by_side(const char* argument, const Tensor& tensor);  // elements, of any type and number
 
 // A tensor as rows of bytes.
 struct Rows {

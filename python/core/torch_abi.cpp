@@ -6,7 +6,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "weft/error.hpp"
+#include "tensor.hpp"
 
 namespace weft::python::torch {
 
@@ -53,7 +53,7 @@ bool tells_gradients(const Functions& f, std::int32_t type) {
 
 struct Loaded {
   Functions functions = {};
-  std::map<std::int32_t, std::string> types;
+  std::map<std::int32_t, nb::dlpack::dtype> types;
 
   Loaded() {
     void* const torch = library("libtorch_cpu.so");
@@ -83,7 +83,7 @@ struct Loaded {
     if (void* const cuda = library("libtorch_cuda.so"))
       find(f.aoti_torch_get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", cuda);
     for (const NamedType& of : kTypes)
-      types[number(fmt::format("aoti_torch_dtype_{}", of.torch).c_str(), torch)] = of.weft;
+      types[number(fmt::format("aoti_torch_dtype_{}", of.torch).c_str(), torch)] = type_of(of.weft);
     if (void* const c10 = library("libc10.so"))
       f.requires_grad = reinterpret_cast<bool (*)(const void*)>(dlsym(c10, "_ZNK3c1010TensorImpl13requires_gradEv"));
     if (f.requires_grad != nullptr && !tells_gradients(f, number("aoti_torch_dtype_float32", torch)))
@@ -107,9 +107,9 @@ bool requires_grad(TensorHandle tensor) {
   return f.requires_grad != nullptr && f.requires_grad(impl_of(tensor));
 }
 
-std::string_view type_named(std::int32_t number) {
+nb::dlpack::dtype type_numbered(std::int32_t number) {
   const auto found = loaded().types.find(number);
-  return found == loaded().types.end() ? std::string_view() : found->second;
+  return found == loaded().types.end() ? nb::dlpack::dtype{} : found->second;
 }
 
 void check(ErrorCode code, const char* what) {

@@ -3,8 +3,10 @@
 // one build serves every later one.
 #pragma once
 
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
 #include <cstdint>
-#include <string_view>
 
 namespace weft::python::torch {
 
@@ -63,8 +65,8 @@ inline bool knows_gradients() {
   return functions().requires_grad != nullptr;
 }
 bool requires_grad(TensorHandle tensor);  // false, if nobody knows
-// The name of torch's number of an element type; "" for a type that Weft has no name for.
-std::string_view type_named(std::int32_t number);
+// The type of torch's number of an element type; without bits for one that Weft has no name for.
+nanobind::dlpack::dtype type_numbered(std::int32_t number);
 
 // Throws std::runtime_error, which torch passes on, if a function has failed.
 void check(ErrorCode code, const char* what);

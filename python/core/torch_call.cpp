@@ -118,8 +118,8 @@ Tensor Stack::taken(TensorHandle handle) {
   check(f.aoti_torch_get_data_ptr(handle, &data), "get_data_ptr");
   requires_grad_ |= requires_grad(handle);
   tensor.data = static_cast<char*>(data);
-  if (const std::string_view named = type_named(type); dimensions <= Tensor::kMostDimensions && !named.empty()) {
-    tensor.type = type_of(named);
+  if (dimensions <= Tensor::kMostDimensions) {
+    tensor.type = type_numbered(type);
     tensor.dimensions = static_cast<int>(dimensions);
     std::copy_n(sizes, dimensions, tensor.shape.begin());
     std::copy_n(strides, dimensions, tensor.strides.begin());

@@ -14,18 +14,18 @@ template <bool InPlace>
 void all_reduce(Stack& stack) {
   const Tensor in = stack.tensor();
   const Group group = stack.group();
-  Tensor out;
+  Tensor made;
   make(
       group,
       [&] {
         check_device(group, in);
-        out = InPlace ? in : empty_like(in);
-        AllReduceArgs args = all_reduce_args(out, in);
+        if (!InPlace) made = empty_like(in);
+        AllReduceArgs args = all_reduce_args(InPlace ? in : made, in);
         args.algorithm = set_options(args, stack).algorithm();
         return args;
       },
       weft::all_reduce);
-  if (!InPlace) stack.give(out);
+  if (!InPlace) stack.give(made);
 }
 
 // reduce(Tensor(a!)? output, Tensor(b!) input, int group, int root, int options) -> (): the input seems to change, as

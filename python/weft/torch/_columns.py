@@ -29,9 +29,11 @@ class Columns:
     ) -> None:
         """output = the inputs of all ranks beside each other: [rows, columns], scaled and capped on their way."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.all_gather_columns(output, input, scale=scale, soft_cap=soft_cap, stream=CURRENT_STREAM)
+                self.group.all_gather_columns(
+                    output, input, scale=scale, soft_cap=soft_cap, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return
             except Watched:
                 pass
@@ -70,9 +72,11 @@ class Columns:
     ) -> None:
         """values, indices = for each row the k largest of all ranks' columns, on every rank. indices: [rows, k] i32."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.top_k_columns(values, indices, input, columns=columns, stream=CURRENT_STREAM)
+                self.group.top_k_columns(
+                    values, indices, input, columns=columns, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return
             except Watched:
                 pass

@@ -44,9 +44,11 @@ class Group(Columns, Norms):
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
         options = operators.reduction_options(op, algorithm, tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.all_reduce(x, stream=CURRENT_STREAM)
+                self.group.all_reduce(
+                    x, op=op, algorithm=algorithm, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return x
             except Watched:
                 pass
@@ -65,9 +67,11 @@ class Group(Columns, Norms):
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
         options = operators.reduction_options(op, algorithm, tag, blocks, threads)
-        if not (options or is_compiling() or _core._torch_must_see(x)):
+        if not (is_compiling() or _core._torch_must_see(x)):
             result = torch.empty_like(x, memory_format=torch.contiguous_format)
-            self.group.all_reduce(result, x, stream=CURRENT_STREAM)
+            self.group.all_reduce(
+                result, x, op=op, algorithm=algorithm, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+            )
             return result
         made: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
         return made
@@ -85,9 +89,11 @@ class Group(Columns, Norms):
     ) -> None:
         """output = on rank `root` of the group, the reduction over ranks of their inputs."""
         options = operators.reduction_options(op, "automatic", tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.reduce(output, input, root=root, stream=CURRENT_STREAM)
+                self.group.reduce(
+                    output, input, op=op, root=root, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return
             except Watched:
                 pass
@@ -98,9 +104,11 @@ class Group(Columns, Norms):
     ) -> None:
         """output = the inputs of all ranks, in rank order."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.all_gather_into_tensor(output, input, stream=CURRENT_STREAM)
+                self.group.all_gather_into_tensor(
+                    output, input, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return
             except Watched:
                 pass
@@ -118,9 +126,11 @@ class Group(Columns, Norms):
     ) -> None:
         """output = this rank's part of the reduction of all inputs."""
         options = operators.reduction_options(op, "automatic", tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.reduce_scatter_tensor(output, input, stream=CURRENT_STREAM)
+                self.group.reduce_scatter_tensor(
+                    output, input, op=op, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return
             except Watched:
                 pass
@@ -131,9 +141,9 @@ class Group(Columns, Norms):
     ) -> None:
         """Part q of the input goes to rank q, and part r of the output comes from rank r."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.all_to_all(output, input, stream=CURRENT_STREAM)
+                self.group.all_to_all(output, input, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return
             except Watched:
                 pass
@@ -144,9 +154,9 @@ class Group(Columns, Norms):
     ) -> torch.Tensor:
         """x = that of rank `root` of the group; returns x."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.broadcast(x, root=root, stream=CURRENT_STREAM)
+                self.group.broadcast(x, root=root, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return x
             except Watched:
                 pass
@@ -165,9 +175,11 @@ class Group(Columns, Norms):
     ) -> None:
         """output = on rank `root` of the group, the inputs of all ranks, in rank order."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.gather(output, input, root=root, stream=CURRENT_STREAM)
+                self.group.gather(
+                    output, input, root=root, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return
             except Watched:
                 pass
@@ -185,9 +197,11 @@ class Group(Columns, Norms):
     ) -> None:
         """output = this rank's part of the input of rank `root` of the group."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.scatter(output, input, root=root, stream=CURRENT_STREAM)
+                self.group.scatter(
+                    output, input, root=root, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                )
                 return
             except Watched:
                 pass
@@ -196,9 +210,9 @@ class Group(Columns, Norms):
     def send(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """Sends a tensor to rank `peer` of the group, which receives it."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.send(tensor, peer, stream=CURRENT_STREAM)
+                self.group.send(tensor, peer, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return
             except Watched:
                 pass
@@ -207,9 +221,9 @@ class Group(Columns, Norms):
     def receive(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """tensor = what rank `peer` of the group sends."""
         options = operators.options(tag, blocks, threads)
-        if not options and not is_compiling():
+        if not is_compiling():
             try:
-                self.group.receive(tensor, peer, stream=CURRENT_STREAM)
+                self.group.receive(tensor, peer, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return
             except Watched:
                 pass

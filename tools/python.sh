@@ -30,3 +30,19 @@ install_torch() {
     "$folder/bin/python" -m pip install --quiet --disable-pip-version-check torch==2.11.0 numpy pytest \
       'nanobind-backend>=1.0,<2'
 }
+
+# The headers of test_nccl_headers (tools/test.sh), out of the packages that have them.
+load_nccl_headers() {
+  local folder=$nccl_headers version wheels
+  for version in $nccl_versions; do
+    [[ ! -e $folder/$version/nvidia/nccl/include/nccl.h ]] || continue
+    wheels=$(mktemp -d)
+    say "loading the headers of NCCL $version into $folder"
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$wheels" "nvidia-nccl-cu13==$version" &&
+      python3 -c 'import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if "/include/" in name])' \
+        "$wheels"/*.whl "$folder/$version" || die "no headers of NCCL $version"
+    rm -r "$wheels"
+  done
+}

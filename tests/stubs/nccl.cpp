@@ -1,10 +1,26 @@
 // A library that passes for NCCL of version WEFT_STUB_VERSION: Weft finds it, loads it and asks it for addresses,
-// without a GPU. The headers of the build check the declarations. No communicator is ever made.
+// without a GPU. The headers of the build check the declarations, and check_headers.py asks those of other versions. No
+// communicator is ever made.
 #include <cuda_runtime_api.h>
 #include <nccl_device.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+
+#include "fabric/nccl_table.hpp"
+
+// Types that Weft's table does not take from the headers.
+using weft::detail::NcclTable;
+static_assert(std::is_same_v<NcclTable::TeamLsa*, decltype(static_cast<ncclTeam (*)(ncclComm_t)>(&ncclTeamLsa))>);
+static_assert(std::is_same_v<NcclTable::DevCommCreate, decltype(ncclDevCommCreate)>);
+static_assert(std::is_same_v<NcclTable::DevCommDestroy, decltype(ncclDevCommDestroy)>);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+static_assert(std::is_same_v<NcclTable::GetLsaDevicePointer, decltype(ncclGetLsaDevicePointer)>);
+#endif
+#ifdef NCCL_EXPECTED
+static_assert(NCCL_VERSION_CODE == NCCL_EXPECTED, "these are the headers of another version");
+#endif
 
 extern "C" {
 

@@ -6,8 +6,8 @@
 
 namespace weft::oracle {
 
-// How m rows become those of A ranks: each rank's number is given · m div A, and one more in the first m mod A ranks ·
-// ⌈m / A⌉, and less or nothing in the last ones.
+// How m rows become those of A ranks. none: each rank's number is given. balanced: m div A, and one more in the first
+// m mod A ranks. ceil: ⌈m / A⌉, and less or nothing in the last ones.
 struct Sharding {
   enum Name : std::uint8_t { none, balanced, ceil };
   template <Enum E>
@@ -17,8 +17,8 @@ struct Sharding {
   Name name;
 };
 
-// A slot has as many rows as there are · these rounded up to a multiple · as the largest rank · a given number · a
-// given number of its own.
+// Rows of a slot. none: the rank's; aligned: these rounded up to a multiple; max: those of the largest rank. fixed: a
+// given number; per_rank: a given number of its own.
 struct Padding {
   enum Name : std::uint8_t { none, aligned, max, fixed, per_rank };
   template <Enum E>

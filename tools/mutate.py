@@ -4,7 +4,7 @@
 The bugs are listed in tables (tests/sim/mutants*.json, of the algorithms; tests/mutants/host.json, of the host's code;
 tests/oracle/mutants.json, of the oracle), not in the sources: they know nothing of them. An edit names one line of a
 file by a text that occurs in no other line (`line`), and what to replace there (`from`, `to`): an expression, or a
-statement that ends with a semicolon. Where several lines have the text, `nth` says which (from 0). An edit that does
+statement that ends with a semicolon. If several lines have the text, `nth` says which (from 0). An edit that does
 not fit any more stops the build.
 """
 

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""English that a stranger reads once: sentences in comments and documents of at most 25 words, with a noun as subject.
+"""English that a stranger reads once: sentences of at most 25 words, with a noun as subject. Documents, comments,
+docstrings, and what the library and the program say: help texts and errors.
 
 Prints file:line: rule: sentence for each breach; exit status 1 if any. Arguments: files or folders; none: CHECKED.
 Code, tables and text in parentheses are left out. A name in `backquotes` or *italics* counts as one word, and so does a
 list of them.
 """
 
+import ast
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-CHECKED = ["README.md", "docs", "include", "src", "apps", "examples", "tests", "tools", "cmake", "bench"]
+CHECKED = ["README.md", "docs", "include", "src", "apps", "examples", "oracle", "python", "tests", "tools", "cmake", "bench"]
 MAX_WORDS = 25
 C_LIKE = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".c"}
 HASH_LIKE = {".py", ".sh", ".cmake"}
@@ -77,6 +79,54 @@ def document_paragraphs(lines):
         run.append(text)
 
 
+def docstring_paragraphs(text):
+    """(line number, text) of each paragraph of a Python file's docstrings."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
+            string = node.body[0].value
+            yield from text_paragraphs(string.value.splitlines(), string.lineno)
+
+
+def text_paragraphs(lines, first):
+    """(line number, text) of paragraphs in plain text: further indented lines are code, and "name: text" lists names."""
+    margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
+    run, start = [], 0
+    for number, line in enumerate([*lines, ""], first):
+        text = line.strip() if number == first else line[margin:]
+        item = re.match(r"([-*]|\d+\.|[\w`*, ]{1,40}:) ", text)
+        if not text.strip() or item or COMMAND.match(text) or ENTRY.match(text) or APART.match(text.strip()):
+            if run:
+                yield start, " ".join(run)
+            run, start = ([text[item.end() :]], number) if item else ([], number)
+        else:
+            start = start if run else number
+            run.append(text.strip())
+
+
+# Code, and commands in examples of help texts.
+COMMAND = re.compile(r"    |\s*(weft|python3) .*( -|weft )|.*\bweft bench [\w-]+ --")
+# A call's arguments in an error are a list: "tokens X, hidden X".
+VALUES = re.compile(r"\b\w+ X(, \w+ X)+\b")
+# Literals behind each other are one.
+LITERALS = re.compile(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*')
+RAW = re.compile(r'R"(\w*)\((.*?)\)\1"', re.DOTALL)
+SAYS = re.compile(r"(src|apps|python|include)/")
+
+
+def string_paragraphs(text):
+    """(line number, text) of what a C++ file says: literals, and raw literals with documentation."""
+    for raw in RAW.finditer(text):
+        yield from text_paragraphs(raw.group(2).splitlines(), text.count("\n", 0, raw.start()) + 1)
+    text = RAW.sub(lambda raw: re.sub(r"[^\n]", " ", raw.group()), text)
+    text = re.sub(r"^\s*(//|#\s*include).*$", "", text, flags=re.MULTILINE)
+    for literal in LITERALS.finditer(text):
+        parts = re.findall(r'"((?:\\.|[^"\\\n])*)"', literal.group())
+        said = "".join(parts).replace("\\n", "\n").replace('\\"', "").replace("{{", "").replace("}}", "")
+        said = VALUES.sub("X", re.sub(r"\{[^{}]*\}", "X", said))
+        yield from text_paragraphs(said.split("\n"), text.count("\n", 0, literal.start()) + 1)
+
+
 def sentences(text):
     text = NAME.sub("X", re.sub(r"</?a\b[^>]*>", "", text))
     text = re.sub(r"\bX(, X)+\b", "X", text)
@@ -91,7 +141,11 @@ def sentences(text):
 
 def breaches(path, text):
     lines = text.splitlines()
-    paragraphs = document_paragraphs(lines) if path.suffix == ".md" else comment_paragraphs(path, lines)
+    paragraphs = list(document_paragraphs(lines) if path.suffix == ".md" else comment_paragraphs(path, lines))
+    if path.suffix == ".py":
+        paragraphs += docstring_paragraphs(text)
+    if path.suffix in C_LIKE and SAYS.match(path.as_posix()):
+        paragraphs += string_paragraphs(text)
     for number, text in paragraphs:
         for sentence in sentences(text):
             if SUBJECT.match(sentence) and not sentence.endswith("?"):

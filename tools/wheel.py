@@ -51,7 +51,7 @@ def glibc_for(versions):
 
 
 def needed_glibc(wheel):
-    """What the wheel's binaries need."""
+    """The newest glibc that the wheel's binaries need."""
     newest = (2, 17)
     with zipfile.ZipFile(wheel) as package, tempfile.TemporaryDirectory() as folder:
         package.extractall(folder)

@@ -162,8 +162,8 @@ Examples:
 constexpr const char* kInfoExamples =
     R"(--moe prints what an exchange of tokens takes on each rank, one row for each way: Weft's layouts,
 DeepEP V1 and V2, and NCCL EP, for the same ranks, tokens, columns, experts and top-k. `buffers` are
-the library's. They grow with ranks · tokens if a token goes once to a rank, and with experts ·
-tokens if each expert has a place for each token. `output` is the caller's, and depends on the
+the library's. If a token goes once to a rank they grow with ranks · tokens. If each expert has a
+place for each token they grow with experts · tokens. `output` is the caller's, and depends on the
 layout: masked has room for every token at every expert, rank-major only once per rank.
 
 Examples:
@@ -174,9 +174,9 @@ Examples:
   weft info --config path/config.json           of your own model)";
 
 constexpr const char* kMoeExamples =
-    R"(A second table has peers in the same run, and a bound: the larger of a plain push of as many bytes
-over the links, and of the bytes that must be read and written at the rate of a plain copy. The
-text under it says what each column contains. The bound is measured on GPUs that reach each other.
+    R"(A second table has peers in the same run, and a bound. It is the larger of two times: a plain
+push of as many bytes over the links, and a plain copy of the bytes that must be read and written.
+The text under it says what each column contains. It is measured on GPUs that reach each other.
 With many tokens the masked layout takes much memory: take --layout contiguous or rank-major.
 
 Examples:

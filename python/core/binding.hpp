@@ -59,7 +59,7 @@ struct PyHandle {
 // torch_stream.
 Stream stream_of(nb::handle given, const Group& group);
 
-// What weft.torch.Group gives as a call's stream: torch's current one. Such a call throws Watched if torch must see it:
+// weft.torch.Group gives it as a call's stream: torch's current one. Such a call throws Watched if torch must see it:
 // a mode or a tracer watches calls, or a tensor that this rank uses is no plain memory without gradients.
 inline PyObject* torch_stream = nullptr;  // an object of its own
 

@@ -1,4 +1,4 @@
-// What objects of Python export: DLPack, the CUDA array interface, the buffer protocol.
+// Exports of Python's objects: DLPack, the CUDA array interface, the buffer protocol.
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

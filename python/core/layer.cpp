@@ -21,7 +21,7 @@ struct LayerOfExchange {
 };
 using PyLayer = Owned<LayerOfExchange>;
 
-// What a GEMM is given. Tensors are views of the workspace, and hold it as the caller's tensor does.
+// The arguments of a GEMM. Tensors are views of the workspace, and hold it as the caller's tensor does.
 struct PyGemm {
   std::string which, layout;
   std::uint32_t round, first_expert, experts, capacity;
@@ -288,8 +288,8 @@ workspace: bytes of any tensor, workspace_bytes of them, for this call alone unt
 schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combine of different rounds at once;
 "combine_rounds", only combine beside the down GEMM. rounds: as in Exchange.dispatch_send. most_tokens: as in dispatch.
 The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size.
-observe: for traces, called in front of each part and behind it with the part's name ("dispatch wait"), its round, whether
-it begins, and its stream as an integer. It may record events there.)doc")
+observe: for traces, called in front of each part and behind it. It takes the part's name ("dispatch wait"), its round,
+whether it begins, and its stream as an integer. It may record events there.)doc")
       .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),
            nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
            nb::arg("down_num_sms") = 0,

@@ -135,8 +135,8 @@ Counts counts_of(const PyCounts& of, Tensors& tensors) {
 void bind_ragged(nb::module_& module, nb::class_<PyGroup>& group) {
   nb::class_<PyCounts>(module, "Counts", nb::type_slots(collected<PyCounts, &PyCounts::rows, &PyCounts::slots>),
                        R"doc(
-How many rows each rank has. In memory of the group's device, one captured graph serves every batch. Among GPU ranks, a
-list or a tensor in the CPU's memory is read when the call is made, and a captured graph keeps its numbers.
+How many rows each rank has. In memory of the group's device, one captured graph serves every batch. GPU ranks
+read a list, or a tensor in the CPU's memory, when the call is made. A captured graph keeps its numbers.
 
 rows: i32 [size], a tensor or a list; with a `sharding` [1]. The same on all ranks when the call runs.
 sharding: "none", or how ranks share rows[0]: "balanced" (torch.tensor_split) or "ceil" (vLLM's chunks).
@@ -157,7 +157,7 @@ slots: i32 [size], for "per_rank" alone; in memory like `rows`.)doc")
                   "slot_rows: int = 0, slots: object = None) -> None"));
 
   nb::class_<GatheredCounts>(module, "GatheredCounts", R"doc(
-Where the parts of all_gather_counts' output begin, in words of i32.
+The begins of the parts of all_gather_counts' output, in words of i32.
 
 rows [groups] · slots [groups] · offsets [groups + 1] · most [1] · total [1] · shards [ranks] · shard_slots [ranks] ·
 any [columns] · every [columns] · all [ranks, columns]; `words` of them together.)doc")
@@ -191,7 +191,7 @@ output = the rows of all ranks, each in its slot, and zero in the slots' pads.
 
 input: [capacity, …], of which the first counts.rows[rank] rows are sent; output: [capacity for all slots, …]. Or lists
 of 1 to 8 such tensors: hidden state, scales, ids. Rows of one dimension are single elements. Counts that do not fit end
-the call with Errc.capacity. group_ranks: if so many neighbours have the same rows, an input has the rows of all of them,
+the call with Errc.capacity. group_ranks: so many neighbours have the same rows. An input then has the rows of all of them,
 shard behind shard, and a rank sends its own shard (SGLang's dp_gather_replicate).)doc")
       .def("reduce_scatter_v", reduce_scatter_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,

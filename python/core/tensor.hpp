@@ -22,7 +22,7 @@ namespace nb = nanobind;
 
 namespace weft::python {
 
-// What the binding rejects itself, so that the group's other ranks have to be told.
+// A rejection by the binding itself, of which the group's other ranks have to be told.
 struct Rejection : Error {
   using Error::Error;
 };
@@ -67,8 +67,8 @@ void set_dense_strides(Tensor& tensor);
 
 enum class Access { read, write };
 
-// What `given` is: a Tensor, or whatever has DLPack, the CUDA array interface or the buffer protocol. Throws TypeError
-// for other objects; rejects strange types, and memory that cannot be written.
+// `given` as a tensor: a Tensor, or whatever has DLPack, the CUDA array interface or the buffer protocol. Throws
+// TypeError for other objects; rejects strange types, and memory that cannot be written.
 Tensor tensor_of(const char* argument, nb::handle given, Access access);
 // The same of one of torch's tensors; throws Watched if torch's dispatcher must see the calls that are made with it.
 Tensor tensor_of_plain_torch(const char* argument, nb::handle given, Access access);

@@ -16,7 +16,8 @@ struct NumberedExchange {
   Group group;
 };
 
-// What most calls have beside their tensors, in one integer: torch takes half a microsecond to look at each of them.
+// The options that most calls have beside their tensors, in one integer: torch takes half a microsecond to look at each
+// of them.
 struct PackedOptions {
   explicit PackedOptions(std::int64_t packed) : bits(static_cast<std::uint64_t>(packed)) {}
   std::uint32_t tag() const { return static_cast<std::uint32_t>(bits); }
@@ -35,7 +36,7 @@ inline int rank_of(std::int64_t number) {
   return std::in_range<int>(number) ? static_cast<int>(number) : -1;
 }
 
-// What is on torch's stack, in the schema's order. The callee owns the tensors; they go at the end of the call, when
+// The values on torch's stack, in the schema's order. The callee owns the tensors; they go at the end of the call, when
 // it has been enqueued. torch's allocator reuses memory in the order of the stream, and the call is on the current one.
 class Stack {
  public:

@@ -1,4 +1,4 @@
-// What weft.torch asks of the module: operators, numbers of groups, the record of an error.
+// The part of the module that weft.torch needs: operators, numbers of groups, the record of an error.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -98,7 +98,7 @@ class RowRange(NamedTuple):
 
 
 def config_of(options: dict[str, Any]) -> Config:
-    """What a pickled Config is made from."""
+    """A pickled Config from its options."""
     from weft._core import Config
 
     return Config(**options)

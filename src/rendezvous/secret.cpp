@@ -44,9 +44,9 @@ Secret find_secret(const LaunchEnvironment& launch, const Lookup& lookup) {
   }
   throw Error(
       Errc::rendezvous,
-      fmt::format("ranks that meet at '{}' may be on several hosts, and need a secret that they alone know: set "
-                  "WEFT_SECRET to the same {} or more random characters for every rank (`openssl rand -hex 32`), "
-                  "create the communicator from an id or from NCCL's, or, if all ranks are on this host, "
+      fmt::format("ranks that meet at '{}' may be on several hosts, and need a secret that they alone know. Set "
+                  "WEFT_SECRET to the same {} or more random characters for every rank (`openssl rand -hex 32`), or "
+                  "create the communicator from an id or from NCCL's. If all ranks are on this host, they can "
                   "meet at 127.0.0.1 (MASTER_ADDR, WEFT_RENDEZVOUS=host:port)",
                   launch.host, least_secret));
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What libweft.so exports: every function of the C headers and of the C++ interface, with a version, and nothing else."""
+"""Exports of libweft.so: every function of the C headers and of the C++ interface, with a version, and nothing else."""
 
 import argparse
 import re
@@ -26,7 +26,7 @@ def split_version(name):
 
 
 def breaches(exported, c_functions, cpp_functions):
-    """What is wrong with exported names, each with its version."""
+    """Faults of exported names, each with its version."""
     found, names = [], set()
     for name, version in map(split_version, exported):
         if name == VERSION:

@@ -10,7 +10,7 @@ import prose  # noqa: E402
 
 ENOUGH = "A rank sends" + " packs" * 22 + "."
 LONG = "A rank sends" + " packs" * 23 + "."
-PAGE, SOURCE, SCRIPT = "docs/new.md", "src/comm/new.hpp", "tools/new.py"
+PAGE, SOURCE, SCRIPT, CODE = "docs/new.md", "src/comm/new.hpp", "tools/new.py", "src/comm/new.cpp"
 
 # File, text, and the lines and rules that must be told.
 CASES = [
@@ -26,6 +26,11 @@ CASES = [
     (SOURCE, "// Short.\n//\n// " + LONG + "\n", [(3, "26 words")]),
     (SOURCE, "int x;  // Who asks waits.\n", [(1, "a pronoun as subject")]),
     (SCRIPT, "# Whoever asks waits.\n", [(1, "a pronoun as subject")]),
+    (SCRIPT, 'x = 1\ndef f():\n    """Short.\n\n    ' + LONG + '\n    """\n', [(5, "26 words")]),
+    (SCRIPT, 'class A:\n    """What it is."""\n', [(2, "a pronoun as subject")]),
+    (CODE, 'throw Error(code, "A rank sends" "' + LONG[12:] + '");\n', [(1, "26 words")]),
+    (CODE, 'f("Short.\\n"\n  "Where it ends.");\n', [(1, "a pronoun as subject")]),
+    (CODE, 'm.def("f", R"doc(\nShort.\n\nx: ' + LONG + ')doc");\n', [(4, "26 words")]),
     # These are allowed.
     (PAGE, "That rank is late. What is missing?", []),
     (PAGE, "Nobody knows what is left, or where.", []),
@@ -41,6 +46,12 @@ CASES = [
     (PAGE, "See [What it is](there.md) and e.g. that page.", []),
     (SOURCE, "int who = 1;\nint x = f(who);\n", []),
     (SOURCE, '#include "who.hpp"\n', []),
+    (SCRIPT, 'x = """' + LONG + '"""\n', []),
+    (SCRIPT, 'def f():\n    """Short.\n\n    Code:\n        f ' + LONG + '\n    """\n', []),
+    (CODE, '// "' + ENOUGH + '"\nf("' + ENOUGH + '");\n', []),
+    (CODE, 'f("' + ", ".join(["tokens {}"] * 30) + '");\n', []),
+    (CODE, 'R"(weft bench --model a --tokens ' + "1 " * 30 + ')";\n', []),
+    ("tests/comm/new_test.cpp", 'f("' + LONG + '");\n', []),
 ]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden test of src/team/ptx.cuh: every wrapper becomes exactly the instruction of its name, on every architecture
-of a release. The same holds for a block's plain accesses of whole packs, its shared memory, the operations of a warp, and
-the block's barriers, which must order as much as the model assumes. Needs nvcc, but no GPU. SASS is only checked if
+of a release. The same holds for a block's plain accesses of whole packs, its shared memory and the operations of a warp. The
+block's barriers must order as much as the model assumes. Needs nvcc, but no GPU. SASS is only checked if
 cuobjdump or nvdisasm is installed."""
 
 import argparse

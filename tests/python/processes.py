@@ -46,7 +46,7 @@ def without_launcher() -> dict[str, str]:
 
 
 def torchrun_variables(size: int) -> list[dict[str, str]]:
-    """What torchrun tells each rank. Ranks meet a thousand ports past MASTER_PORT, so that port is the free one."""
+    """The variables by which torchrun tells each rank its place. Ranks meet a thousand ports past MASTER_PORT, so that port is the free one."""
     port = str(free_port() - 1000)
     shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **shared} for rank in range(size)]
@@ -112,6 +112,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def on_each(items: list[T], work: Callable[[T], U]) -> list[U]:
-    """What `work` returns for each item, in a thread of its own."""
+    """The results of `work` for each item, in a thread of its own."""
     with ThreadPoolExecutor(len(items)) as pool:
         return list(pool.map(work, items))

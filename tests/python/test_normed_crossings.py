@@ -16,7 +16,7 @@ HIDDEN = 256
 
 
 class Made(NamedTuple):
-    """What a call makes of its rows."""
+    """The results of a call."""
 
     normed: Array
     rows: Array

@@ -25,7 +25,7 @@ nobody: Any = None  # for calls of no group
 
 
 class OnGpu:
-    """What CuPy and Numba show of memory on a GPU."""
+    """Memory on a GPU as CuPy and Numba show it."""
 
     def __init__(self, **changes: Any) -> None:
         usual = {"data": (4096, False), "shape": (4,), "typestr": "<f4", "version": 3}

@@ -24,7 +24,7 @@ on_cpu = {"device": "cpu"} if torch.cuda.is_available() else {}
 
 
 def run_case(name: str, size: int, meeting: Path) -> list[Any]:
-    """What each rank of a case prints as JSON."""
+    """The JSON that each rank of a case prints."""
     arguments = [str(Path(__file__).resolve()), name, str(size), f"file://{meeting}"]
     # torch's compiler takes its time, too, when a machine is busy.
     outcomes: list[Outcome] = run_programs(arguments, [{"RANK": str(rank)} for rank in range(size)], seconds=300)

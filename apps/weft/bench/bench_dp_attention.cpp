@@ -103,7 +103,7 @@ Table crossing_table(const std::vector<Result>& results, Method method, const Cr
 constexpr const char* kCrossingLegend =
     "tokens: of an attention group; busy: of the first one, the others have 1. size: all groups' rows.\n"
     "separate: Weft's reduce_scatter_v and all_gather_v, one behind the other. NCCL, Gloo: their reduce-scatter and\n"
-    "all-gather, or the one of them that groups of one rank need, with as many rows in every group as in the largest.\n"
+    "all-gather, or the one of them that groups of one rank need. Every group has as many rows as the largest.\n"
     "speed-up: best peer's time over Weft's.\n";
 constexpr const char* kNormLegend =
     "norm: of the sums, with a residual, on the way; separate has a kernel for it between its calls. Peers and "

@@ -258,7 +258,7 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
                  "File of measurements, to continue after an interruption (default: the "
                  "output's name with .state)");
   add_choice(app, "--operation", tune->subjects.operations, {TuneChoice::all, TuneChoice::all_reduce, TuneChoice::norm},
-             "What to tune");
+             "The operation to tune");
   app.add_flag("--quick", tune->subjects.quick, "Every fourth size and fewer grids: half a minute");
   app.add_option("--seconds", tune->seconds, "Time after which no further size begins; 0: all sizes")
       ->check(CLI::Range(0.0, 1e6))

@@ -20,7 +20,7 @@ def number(argument: str, word: str, numbers: dict[str, int]) -> int:
 
 
 def options(tag: int, blocks: int, threads: int, op: int = 0, algorithm: int = 0) -> int:
-    """What most calls have beside their tensors, in one integer (PackedOptions of python/core/torch_call.hpp)."""
+    """The options that most calls have beside their tensors, in one integer (PackedOptions of python/core/torch_call.hpp)."""
     if not (0 <= tag < 1 << 32 and 0 <= blocks < 1 << 12 and 0 <= threads < 1 << 11):
         for name, value, end in (("tag", tag, 1 << 32), ("blocks", blocks, 1 << 12), ("threads", threads, 1 << 11)):
             if not 0 <= value < end:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 import weft
 import weft.torch
-from processes import Outcome, run_programs
+from processes import Outcome, free_port, run_programs
 from torch_cases import NAMES, Case, bits
 
 SECONDS = 60.0  # of the groups
@@ -60,6 +60,15 @@ def test_a_rank_that_cannot_take_part_is_told_to_all(tmp_path: Path) -> None:
 def test_compiled_equals_eager_between_ranks(tmp_path: Path) -> None:
     """Every operator, in graphs without a break."""
     assert run_case("compiled", 2, tmp_path / "meeting") == [[], []]
+
+
+def test_torchrun_runs_the_example() -> None:
+    """The program itself, as the example says: other tests give ranks the variables that it gives."""
+    example = Path(__file__).parents[2] / "examples" / "all_reduce.py"
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", str(free_port())]
+    [(code, output, errors)] = run_programs([*launcher, str(example)], [{}], seconds=300)
+    assert code == 0, errors
+    assert sorted(output.splitlines()) == [f"rank {rank} of 4: every sum is 10" for rank in range(4)]
 
 
 def whole(rank: int) -> object:

@@ -39,7 +39,8 @@ target_include_directories(weft-python PRIVATE python/core include)
 target_link_libraries(weft-python PRIVATE weft-shared fmt::fmt-header-only)
 
 nanobind_add_stub(weft-python-stub MODULE _core OUTPUT ${CMAKE_BINARY_DIR}/python/_core.pyi
-  PYTHON_PATH $<TARGET_FILE_DIR:weft-python> ${PROJECT_SOURCE_DIR}/python DEPENDS weft-python EXCLUDE_DOCSTRINGS)
+  PYTHON_PATH $<TARGET_FILE_DIR:weft-python> ${PROJECT_SOURCE_DIR}/python DEPENDS weft-python EXCLUDE_DOCSTRINGS
+  INCLUDE_PRIVATE)
 
 install(TARGETS weft-python weft-shared LIBRARY DESTINATION weft COMPONENT python)
 install(FILES ${CMAKE_BINARY_DIR}/python/_core.pyi DESTINATION weft COMPONENT python)

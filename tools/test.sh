@@ -115,6 +115,15 @@ test_torch() {
   [[ -n $passed$failed ]] || failed=1
   tests_passed=$((tests_passed + ${passed:-0}))
   tests_failed=$((tests_failed + ${failed:-0}))
+  # mypy is in the build's environment, and reads torch's types in the other one.
+  if MYPYPATH=build/dev/site "$python_environment/bin/python" -B -m mypy --strict --cache-dir build/dev/mypy \
+    --python-executable "$torch_python" -p weft.torch >"$log.types" 2>&1; then
+    tests_passed=$((tests_passed + 1))
+  else
+    say "error: types of weft.torch"
+    tail -n 40 "$log.types"
+    tests_failed=$((tests_failed + 1))
+  fi
 }
 
 # Compiles the callers of NCCL with the headers of versions that are met at run time. These outlive the build folder.

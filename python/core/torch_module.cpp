@@ -44,15 +44,18 @@ void bind_torch(nb::module_& module) {
   module.def(
       "_torch_remove_exchange", [](std::int64_t number) { waiting([&] { torch::remove_exchange(number); }); },
       nb::arg("number"));
-  module.def("_torch_words", [] {
-    return nb::make_tuple(list_of(kWords<ReduceOp>), list_of(kWords<Algorithm>), list_of(kWords<Sharding>),
-                          list_of(kWords<Padding>), list_of(kWords<Fp8Scaling>), list_of(kWords<ScaleType>),
-                          list_of(kDispatchOutputs));
-  });
+  module.def(
+      "_torch_words",
+      [] {
+        return nb::make_tuple(list_of(kWords<ReduceOp>), list_of(kWords<Algorithm>), list_of(kWords<Sharding>),
+                              list_of(kWords<Padding>), list_of(kWords<Fp8Scaling>), list_of(kWords<ScaleType>),
+                              list_of(kDispatchOutputs));
+      },
+      nb::sig("def _torch_words() -> tuple[list[str], ...]"));
   if (torch_stream == nullptr) torch_stream = nb::module_::import_("builtins").attr("object")().release().ptr();
   module.attr("_torch_stream") = nb::borrow(torch_stream);
   nb::exception<Watched>(module, "_Watched");
-  module.def("_torch_must_see", must_see, nb::arg("tensor"));
+  module.def("_torch_must_see", must_see, nb::arg("tensor"), nb::sig("def _torch_must_see(tensor: object) -> bool"));
   module.def("_torch_check", [] {
     if (const std::optional<Error> error = torch::take_last_error()) throw Error(*error);
   });

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -108,13 +109,13 @@ is_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 CURRENT_STREAM, Watched = _core._torch_stream, _core._Watched
 
 
-def call(operator: object, *values: object) -> object:
+def call(operator: Callable[..., Any], *values: object) -> Any:
     if is_compiling():
-        return operator(*values)  # type: ignore[operator]
+        return operator(*values)
     if not OPERATORS_KNOW_GRADIENTS:
         refuse_gradients(values)
     try:
-        return operator(*values)  # type: ignore[operator]
+        return operator(*values)
     except RuntimeError:
         _core._torch_check()  # raises weft.Error with its record, if it was Weft's
         raise

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from weft import _core
 from weft._core import Exchange as CoreExchange
@@ -159,7 +160,7 @@ def symmetric_tensor(
     """
     # DLPack has no name for some of torch's types: bytes have one.
     count = math.prod(shape) * dtype.itemsize
-    raw: torch.Tensor = torch.from_dlpack(memory.tensor([count], "u8", offset))
+    raw: torch.Tensor = from_dlpack(memory.tensor([count], "u8", offset))
     return raw.view(dtype).view(*shape)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from weft import _core
 from weft.torch import _operators as operators
@@ -18,10 +19,10 @@ _NAMED = {"e4m3": ("u8", torch.float8_e4m3fn)}
 
 def _tensor(view: _core.Tensor) -> torch.Tensor:
     if view.dtype not in _NAMED:
-        plain: torch.Tensor = torch.from_dlpack(view)
+        plain: torch.Tensor = from_dlpack(view)
         return plain
     name, dtype = _NAMED[view.dtype]
-    raw: torch.Tensor = torch.from_dlpack(_core.Tensor(view, name))
+    raw: torch.Tensor = from_dlpack(_core.Tensor(view, name))
     return raw.view(dtype)
 
 
@@ -77,7 +78,7 @@ class MoeLayer:
         self.exchange = exchange  # as long as the layer
         self.workspace_bytes = self.layer.workspace_bytes
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # torch has no types for it
     def run(
         self,
         output: torch.Tensor,
@@ -107,6 +108,7 @@ class MoeLayer:
         if workspace is None:
             workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=input.device)
         options: dict[str, Any] = {"schedule": schedule, "rounds": rounds, "most_tokens": most_tokens, "tag": tag}
+        options |= num_sms
         self.layer.run(
             output,
             input,
@@ -120,5 +122,4 @@ class MoeLayer:
             stream=torch.cuda.current_stream(input.device) if input.is_cuda else None,
             observe=observe,
             **options,
-            **num_sms,
         )

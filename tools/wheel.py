@@ -4,7 +4,8 @@
     tools/wheel.py                              builds everything, with nvcc if it is there, into build/wheels
     tools/wheel.py --installed build/dev/site   of what `cmake --install build/dev --component python` has put there
 
-Prints the wheel's path. Exit status 1 if it is larger than engines' users would download.
+Prints the wheel's path. Exit status 1 if it is larger than engines' users would download, or was built with the headers
+of an NCCL that is not the oldest one: without ncclGetLsaDevicePointer an NCCL must be that of the headers.
 """
 
 import argparse
@@ -64,6 +65,27 @@ def needed_glibc(wheel):
     return newest
 
 
+def oldest_nccl():
+    return re.search(r"find_package\(NCCL ([\d.]+)", (ROOT / "cmake/cuda.cmake").read_text(encoding="utf-8")).group(1)
+
+
+def why_not_for_all(information):
+    """Empty, or why a wheel of which `weft info` says so does not serve every NCCL."""
+    headers = re.search(r"^NCCL: built with ([\d.]+)", information, re.MULTILINE)
+    if not headers or headers.group(1) == oldest_nccl():  # or only for CPU ranks
+        return ""
+    return (f"it was built with the headers of NCCL {headers.group(1)}, so it refuses {oldest_nccl()}, which torch "
+            f"2.11 has: set NCCL_ROOT to a folder with the headers of {oldest_nccl()}")
+
+
+def information_of(wheel):
+    with zipfile.ZipFile(wheel) as package, tempfile.TemporaryDirectory() as folder:
+        package.extractall(folder)
+        program = Path(folder, "weft/bin/weft")
+        program.chmod(0o755)
+        return subprocess.run([program, "info"], check=True, capture_output=True, text=True).stdout
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--installed", help="folder of an installed package, instead of building one")
@@ -79,6 +101,8 @@ def main():
         path.write_bytes((wheel.parent / named).read_bytes())
     size = path.stat().st_size
     print(path)
+    if problem := why_not_for_all(information_of(path)):
+        sys.exit(f"{path.name}: {problem}")
     if size > MOST_BYTES:
         sys.exit(f"{path.name} has {size / 1e6:.1f} MB: at most {MOST_BYTES / 1e6:.0f} MB are allowed")
 

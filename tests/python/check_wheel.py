@@ -6,6 +6,7 @@ There is no compiler in it: the machine is checked by `python -m weft verify`, a
 
 import argparse
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -48,15 +49,35 @@ def run(command, **options):
     return result.stdout
 
 
-def check_names():
-    """A system must not take a wheel whose libstdc++ it lacks."""
+def wheel_tool():
     specification = importlib.util.spec_from_file_location("weft_wheel", ROOT / "tools/wheel.py")
     tool = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(tool)
+    return tool
+
+
+def check_headers(tool):
+    """A wheel must not refuse the oldest NCCL that the documents name."""
+    information = "weft 0.1.0\nCUDA: built with 13.0\nNCCL: built with {}, found 2.30.7: /usr/lib/libnccl.so.2\n"
+    assert tool.why_not_for_all(information.format(tool.oldest_nccl())) == ""
+    assert "headers of NCCL 2.29.7, so it refuses 2.28.9" in tool.why_not_for_all(information.format("2.29.7"))
+    assert tool.why_not_for_all(information.format("none")) == ""
+
+
+def check_names(tool):
+    """A system must not take a wheel whose libstdc++ it lacks."""
     for symbols, glibc in (("GLIBC_2.2.5", (2, 17)), ("GLIBC_2.34 GLIBC_2.14", (2, 34)), ("GLIBCXX_3.4.21", (2, 17)),
                            ("GLIBC_2.34 GLIBCXX_3.4.30 GLIBCXX_3.4.9", (2, 35)), ("GLIBCXX_3.4.31", (2, 38))):
         listed = "\n".join(f"  0x0020:   Name: {symbol}  Flags: none  Version: 4" for symbol in symbols.split())
         assert tool.glibc_for(listed) == glibc, symbols
+
+
+def audit(wheel):
+    """The module names functions of Python 3.10's stable interface alone, as the wheel's tag says."""
+    report = json.loads(run([sys.executable, "-m", "abi3audit", "--strict", "--report", wheel]))
+    found = report["specs"][str(wheel)]["wheel"]
+    assert "_core.abi3.so" in [library["name"] for library in found], report
+    assert all(library["result"]["is_abi3_baseline_compatible"] for library in found), report
 
 
 def use(wheel, python, folder, version, verifies):
@@ -78,7 +99,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--installed", type=Path, required=True)
     args = parser.parse_args()
-    check_names()
+    tool = wheel_tool()
+    check_names(tool)
+    check_headers(tool)
     project = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
     version = re.search(r"project\(weft VERSION ([\d.]+)", project).group(1)
     with tempfile.TemporaryDirectory() as temporary:
@@ -87,6 +110,7 @@ def main():
                     "--output", folder / "wheels"])
         wheel = Path(made.strip())
         assert re.fullmatch(rf"weft-{version}-cp310-abi3-manylinux_2_\d+_x86_64\.whl", wheel.name), wheel.name
+        audit(wheel)
         used = []
         for name, python in pythons():
             use(wheel, python, folder / name, version, verifies=not used)

@@ -42,9 +42,28 @@ nanobind_add_stub(weft-python-stub MODULE _core OUTPUT ${CMAKE_BINARY_DIR}/pytho
   PYTHON_PATH $<TARGET_FILE_DIR:weft-python> ${PROJECT_SOURCE_DIR}/python DEPENDS weft-python EXCLUDE_DOCSTRINGS
   INCLUDE_PRIVATE)
 
+# The program's code lies in libweft.so, too, so that a wheel has the kernels once. Its executable only calls it
+# (cmake/exports.map, WEFT_PRIVATE). -fno-semantic-interposition: calls within a file stay calls, as in an executable.
+set(program_parts weft-cli-parts)
+if(TARGET weft-cutlass)
+  list(APPEND program_parts weft-cutlass)
+endif()
+foreach(part IN LISTS program_parts ITEMS weft-sim weft-oracle)
+  set_property(TARGET ${part} PROPERTY POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${part} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
+endforeach()
+list(TRANSFORM program_parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+target_sources(weft-shared PRIVATE ${program_parts})
+target_link_libraries(weft-shared PRIVATE weft-sim weft-oracle)
+add_executable(weft-python-cli apps/weft/main.cpp)
+target_include_directories(weft-python-cli PRIVATE apps/weft)
+target_link_libraries(weft-python-cli PRIVATE weft-shared weft_internal)
+set_target_properties(weft-python-cli PROPERTIES OUTPUT_NAME weft INSTALL_RPATH $ORIGIN/..
+  RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/bin)
+
 install(TARGETS weft-python weft-shared LIBRARY DESTINATION weft COMPONENT python)
 install(FILES ${CMAKE_BINARY_DIR}/python/_core.pyi DESTINATION weft COMPONENT python)
-install(TARGETS weft-cli RUNTIME DESTINATION weft/bin COMPONENT python)
+install(TARGETS weft-python-cli RUNTIME DESTINATION weft/bin COMPONENT python)
 install(PROGRAMS bench/plot.py DESTINATION weft/share/weft COMPONENT python)
 if(NOT SKBUILD)  # a wheel takes them from the source folder
   install(DIRECTORY python/weft DESTINATION . COMPONENT python PATTERN __pycache__ EXCLUDE)

@@ -12,6 +12,9 @@ from pathlib import Path
 CPP = re.compile(r"(?:typeinfo (?:name )?for |vtable for )?weft::(?!detail::|c::|\(anonymous)")
 DECLARED = re.compile(r"^(?!typedef)[\w *]*?\b(weft_\w+)\(", re.MULTILINE)
 VERSION = "WEFT_0"
+# Of the Python package's executable, if the library has the program's code. No program of others may use them.
+PRIVATE_VERSION = "WEFT_PRIVATE"
+PRIVATE = re.compile(r"weft::cli::run_program\(")
 
 
 def symbols(*arguments):
@@ -29,12 +32,12 @@ def breaches(exported, c_functions, cpp_functions):
     """Faults of exported names, each with its version."""
     found, names = [], set()
     for name, version in map(split_version, exported):
-        if name == VERSION:
+        if name in (VERSION, PRIVATE_VERSION) or version == PRIVATE_VERSION and PRIVATE.match(name):
             continue
         names.add(name)
         if version != VERSION:
             found.append(f"without the version {VERSION}: {name}")
-        if name not in c_functions and not CPP.match(name):
+        if name not in c_functions and (not CPP.match(name) or PRIVATE.match(name)):
             found.append(f"foreign: {name}")
     return found + [f"missing: {name}" for name in sorted((c_functions | cpp_functions) - names)]
 
@@ -44,12 +47,16 @@ class Exports(unittest.TestCase):
         def found(*exported):
             return breaches(exported, {"weft_a"}, {"weft::b(int)"})
 
-        good = ("WEFT_0", "weft_a@@WEFT_0", "weft::b(int)@@WEFT_0", "typeinfo for weft::Error@@WEFT_0")
+        good = ("WEFT_0", "weft_a@@WEFT_0", "weft::b(int)@@WEFT_0", "typeinfo for weft::Error@@WEFT_0", "WEFT_PRIVATE",
+                "weft::cli::run_program(int)@@WEFT_PRIVATE")
         self.assertEqual(found(*good), [])
         for foreign in ("fmt::v9::detail::f()", "spdlog::info()", "std::vector<int>::~vector()", "cudaMalloc", "weft_b",
-                        "weft::detail::f()", "weft::c::keep()", "guard variable for weft::x"):
+                        "weft::detail::f()", "weft::c::keep()", "guard variable for weft::x",
+                        "weft::cli::run_program(int)"):
             self.assertEqual(found(*good, f"{foreign}@@WEFT_0"), [f"foreign: {foreign}"])
         self.assertEqual(found(*good[1:3], "weft::c()"), ["without the version WEFT_0: weft::c()"])
+        self.assertEqual(found(*good, "weft::cli::f()@@WEFT_PRIVATE"),
+                         ["without the version WEFT_0: weft::cli::f()"])
         self.assertEqual(found(*good[:2]), ["missing: weft::b(int)"])
         self.assertEqual(found(good[2]), ["missing: weft_a"])
 

@@ -189,8 +189,8 @@ int AllReduceBench::run() const {
 
   const Crowd crowd = crowd_of(ranks, results);
   if (options.tables_on_stdout()) {
-    fmt::print("All-reduce, {} {}, µs per operation\n{}\n{}", name(options.type), name(options.op), headline(ranks),
-               crowd.warning());
+    fmt::print("All-reduce, {} {}, µs per operation\n{}\n{}", name(options.type), name(options.op),
+               headline(ranks, options), crowd.warning());
     print_tables(some_methods, [&](Method method) {
       return sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method, crowd);
     });
@@ -220,8 +220,6 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
       ->capture_default_str();
   app.add_flag("--multicast", bench->options.multicast,
                "Ask for NVLink multicast (Config::multicast), and measure the multimem algorithms as well");
-  app.add_flag("--small-buffers", bench->options.small_buffers,
-               "Buffers for engines with many communicators (Config::small_buffers)");
   add_method(app, bench->methods);
   app.add_option("--blocks", bench->blocks,
                  "Blocks of Weft's kernels, 2 to one more than a GPU's SMs; several with --sweep, \"16,32\" (default: "

@@ -119,7 +119,7 @@ void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const Cross
                !form.norm       ? ""
                : form.norm->fp8 ? ", with a norm and fp8 per 128 columns"
                                 : ", with a norm",
-               launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks),
+               launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks, options),
                crowd.warning());
     print_tables(methods_named(bench, methods), [&](Method method) { return crossing_table(results, method, crowd); });
     fmt::print("\n{}\n{}{}{}", verdict_line(compared(results)), kSpreadLegend, kCrossingLegend,

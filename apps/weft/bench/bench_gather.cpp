@@ -165,7 +165,8 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
         "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), padding {}{}, µs per "
         "operation\n{}\n{}",
         gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(padding),
-        launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks), crowd.warning());
+        launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks, options),
+        crowd.warning());
     print_tables(methods_named(bench, methods), [&](Method method) { return gather_table(results, method, crowd); });
     fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, kLegend);
     for (const auto& note : notes) fmt::print("{}\n", note);

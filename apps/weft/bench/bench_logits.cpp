@@ -132,7 +132,7 @@ int LogitsBench::run() const {
                form.scale != 1.0f || form.soft_cap != 0
                    ? fmt::format(", scale {}, soft cap {}", form.scale, form.soft_cap)
                    : "",
-               headline(ranks), crowd.warning());
+               headline(ranks, options), crowd.warning());
     print_tables(methods_named(*bench, methods), [&](Method method) { return logits_table(results, method, crowd); });
     fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend,
                form.top_k != 0 ? kTopKLegend : (form.groups != 1 ? kGroupsLegend : kLogitsLegend));

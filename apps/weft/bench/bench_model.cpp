@@ -53,10 +53,10 @@ Table table_of(const ModelShape& shape, const std::vector<Result>& results, cons
   return table;
 }
 
-void print_intro(const ModelShape& shape, const Ranks& ranks, const Crowd& crowd, DataType type) {
-  fmt::print("{}: {}\n{}\n{}", shape.name, in_words(shape), headline(ranks), crowd.warning());
+void print_intro(const ModelShape& shape, const Ranks& ranks, const Crowd& crowd, const BenchOptions& options) {
+  fmt::print("{}: {}\n{}\n{}", shape.name, in_words(shape), headline(ranks, options), crowd.warning());
   fmt::print("Tensor parallel: an all-reduce of [tokens, {}] {} after each block, {} times per forward pass\n\n",
-             shape.hidden, name(type), shape.all_reduces);
+             shape.hidden, name(options.type), shape.all_reduces);
 }
 
 int ModelBench::run() const {
@@ -99,7 +99,7 @@ int ModelBench::run() const {
   all_results.insert(all_results.end(), layers.gathers.begin(), layers.gathers.end());
   const Crowd crowd = crowd_of(ranks, all_results);
   if (options.tables_on_stdout()) {
-    print_intro(model_shape, ranks, crowd, options.type);
+    print_intro(model_shape, ranks, crowd, options);
     fmt::print("{}\n", table_of(model_shape, results, crowd).text());
     if (ranks.world_size() > 1) fmt::print("{}\n{}\n", kLayersTitle, layer_table(model_shape, layers, crowd).text());
     fmt::print("{}\n{}", verdict_line(compared(all_results) + compared(layers.exchanges)), kSpreadLegend);

@@ -98,7 +98,7 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
       scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
       unweighted ? "without" : "with", weights_at_combine ? " that it is given" : "",
       capacity != 0 ? fmt::format(", {} rows kept", capacity) : "",
-      rounds != 1 ? fmt::format(", in {} rounds", rounds) : "", headline(ranks), crowd.warning(),
+      rounds != 1 ? fmt::format(", in {} rounds", rounds) : "", headline(ranks, options), crowd.warning(),
       moe_table(results, args).text(), kSpreadLegend);
   fmt::print(
       "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "

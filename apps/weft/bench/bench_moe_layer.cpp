@@ -169,7 +169,8 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
   fmt::print("Layer of {}: {}, experts of {} columns, {} on each of {} ranks{}\n", of.name, in_words(of),
              shape.intermediate, shape.local(), ranks.world_size(),
              emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
-  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n", headline(ranks));
+  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n",
+             headline(ranks, options));
   for (const LayerRow& row : rows) {
     if (row.tile != GemmTile::automatic)
       fmt::print("{} tokens: {:.3g} rows expected of each expert, GEMMs with tiles of {} rows\n", row.tokens,

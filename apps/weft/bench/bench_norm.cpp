@@ -137,7 +137,7 @@ int NormBench::run() {
   if (options.tables_on_stdout()) {
     fmt::print("All-reduce, {}RMSNorm{}, {}, fp8 {}{}, µs per operation\n{}\n{}", no_residual ? "" : "residual and ",
                gamma_plus_one ? " with 1 + γ" : "", name(options.type), fp8, scales == "f32" ? "" : ", UE8M0 scales",
-               headline(ranks), crowd.warning());
+               headline(ranks, options), crowd.warning());
     print_tables(methods_named(*bench, methods), [&](Method method) { return norm_table(results, method); });
     fmt::print("\n{}\n{}alone: without residual and norm. norm: time of the fused form beyond Weft's all-reduce.\n",
                verdict_line(compared(results)), kSpreadLegend);

@@ -26,6 +26,7 @@ void BenchOptions::add_to(CLI::App& app) {
   app.add_option("--deadline", deadline, "Seconds that an operation may wait for a peer; 0: for ever")
       ->check(deadline_seconds())
       ->capture_default_str();
+  app.add_flag("--small-buffers", small_buffers, "Buffers for engines with many communicators (Config::small_buffers)");
   app.add_option("--json", json, "Write everything, raw samples included, to this file (-: stdout)");
   app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
   app.add_option("--plot", plot,
@@ -196,6 +197,10 @@ RunInfo run_info(const RunArgs& run, const Ranks& ranks, const BenchOptions& opt
           .fabric = ranks.first().fabric(),
           .data = std::string(name(options.data)),
           .crowd = run.crowd,
+          .config = {{"deadline", options.deadline},
+                     {"multicast", options.multicast},
+                     {"small_buffers", options.small_buffers},
+                     {"tuning_file", options.tuning}},
           .notes = run.notes};
 }
 
@@ -209,6 +214,10 @@ std::string headline(const Ranks& ranks) {
           : fmt::format("{}, {:.3g} {}", ranks.first().fabric(), cores, cores == 1 ? "core" : "cores");
   return fmt::format("{}, weft {} at {}{}, {}", where, build.version, build.commit,
                      build.dirty ? " with uncommitted changes" : "", build.build_type);
+}
+
+std::string headline(const Ranks& ranks, const BenchOptions& options) {
+  return headline(ranks) + (options.small_buffers ? ", small buffers" : "");
 }
 
 std::string microseconds(double us) {

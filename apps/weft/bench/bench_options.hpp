@@ -103,6 +103,7 @@ RunInfo run_info(const RunArgs& run, const Ranks& ranks, const BenchOptions& opt
 
 // "shared memory, 4 CPU ranks, 2 cores, weft 0.1.0 at (commit), RelWithDebInfo": the line over every table.
 std::string headline(const Ranks& ranks);
+std::string headline(const Ranks& ranks, const BenchOptions& options);  // with options that change what is measured
 
 // The cell for a result: µs with its spread, "WRONG" or "-".
 std::string cell(const Result* result);

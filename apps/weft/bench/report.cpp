@@ -133,6 +133,7 @@ json report(const RunInfo& run, const Machine& machine, json points) {
           {"usable_cores", run.crowd.cores},
           {"crowded", run.crowd.crowded()},
           {"data", run.data},
+          {"config", run.config},
           {"notes", run.notes},
           {"points", std::move(points)}};
 }

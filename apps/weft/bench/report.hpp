@@ -21,6 +21,7 @@ struct RunInfo {
   std::string fabric;
   std::string data;
   Crowd crowd;
+  nlohmann::json config = nlohmann::json::object();  // what the command sets of Config: names as there, seconds
   std::vector<std::string> notes;
 };
 

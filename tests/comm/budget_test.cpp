@@ -53,6 +53,22 @@ TEST(Budget, OfSmallBuffersOnGpus) {
   EXPECT_EQ(detail::window_bytes(cpu, 4), usual);
 }
 
+// In whole MiB, as docs/integration.md states it. A group may have any size up to the world's.
+TEST(Budget, OfGroupsBesideSmallBuffersOnGpus) {
+  for (std::uint32_t ranks = 1; ranks <= 8; ++ranks) {
+    for (const int groups : {1, 4, 63}) {
+      Config config = defaults(Device::cuda, groups);
+      config.small_buffers = true;
+      const std::size_t all = detail::window_bytes(config, ranks);
+      config.max_groups = 0;
+      const std::size_t each = (all - detail::window_bytes(config, ranks)) / static_cast<std::size_t>(groups);
+      const std::size_t mib = (each + (1u << 19)) >> 20;
+      EXPECT_LE(mib, 32u) << ranks << " ranks, " << groups << " groups";
+      EXPECT_GE(mib, 25u) << ranks << " ranks, " << groups << " groups";
+    }
+  }
+}
+
 // The computed memory equals the allocated memory.
 TEST(Budget, IsWhatACommunicatorTakes) {
   for (const int ranks : {2, 4}) {

@@ -228,18 +228,20 @@ TEST(ColumnShares, ComeToTheirGroups) {
   }));
 }
 
+// Capacities are each rank's own.
 TEST(ColumnRecordings, FindNewCounts) {
   expect_all_well(run_world(2, small_slots(), [](Communicator& communicator, int rank) {
+    const std::size_t room = 5 + 3 * static_cast<std::size_t>(rank);
     std::vector<std::int32_t> counts{4, 0};
-    std::vector<float> shard(5 * 8), all(5 * 16);
+    std::vector<float> shard(room * 8), all(room * 16);
     const Recording recording = Recording::capture(communicator, [&] {
       all_to_all_columns(communicator, {.input = shard.data(),
                                         .output = all.data(),
                                         .shard_columns = 8,
                                         .type = DataType::f32,
                                         .counts = {.rows = counts.data()},
-                                        .input_rows = 5,
-                                        .output_rows = 5});
+                                        .input_rows = room,
+                                        .output_rows = room});
     });
     for (const auto& next : std::vector<std::vector<std::int32_t>>{{1, 4}, {0, 5}, {3, 2}, {0, 0}}) {
       std::ranges::copy(next, counts.begin());

@@ -41,6 +41,20 @@ TEST_P(Crossings, InTurnWithOtherCallsAndDelays) {
   }));
 }
 
+// Capacities are each rank's own. Two recordings and eager calls take turns, with new counts and slots each time.
+TEST_P(Crossings, TwoRecordingsForEveryBatch) {
+  const int ranks = GetParam();
+  for (const Padding padding : {Padding::none, Padding::max, Padding::per_rank}) {
+    expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
+      gather_and_scatter_every_batch(HostSide(communicator), ranks, rank,
+                                     {.padding = padding, .widths = {40}, .turns = 30, .group_ranks = ranks});
+      if (ranks % 2 == 0)
+        gather_and_scatter_every_batch(HostSide(communicator), ranks, rank,
+                                       {.padding = padding, .widths = {40}, .turns = 30, .group_ranks = 2});
+    }));
+  }
+}
+
 struct CrossingMisfit {
   const char* says;
   std::vector<std::int32_t> counts;

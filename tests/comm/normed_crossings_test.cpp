@@ -44,12 +44,12 @@ TEST_P(NormedCrossings, InTurnWithOtherCallsAndDelays) {
   }));
 }
 
-// A recording that was made once finds other counts at each replay.
+// A recording that was made once finds other counts at each replay. Capacities are each rank's own.
 TEST_P(NormedCrossings, OneRecordingForEveryBatch) {
   const int ranks = GetParam();
   expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
     for (const bool gathers : {true, false}) {
-      const auto batch = [&](std::int32_t rows) {
+      const auto batch = [&](std::int32_t rows, std::size_t spare) {
         NormedCrossing c{.gathers = gathers,
                          .counts = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), rows),
                          .group_ranks = ranks,
@@ -57,13 +57,14 @@ TEST_P(NormedCrossings, OneRecordingForEveryBatch) {
                          .slot_rows = 9,
                          .norm = {.hidden = 768, .fp8 = true, .scaling = Fp8Scaling::per_128_columns}};
         c.norm.seed = static_cast<std::uint32_t>(rows);
+        c.spare_rows = spare;
         return prepare(c, ranks, rank);
       };
-      RankNormedCrossing largest = batch(9);
+      RankNormedCrossing largest = batch(9, 1 + 3 * static_cast<std::size_t>(rank));
       HostNormedCrossing host(largest);
       const Recording recording = Recording::capture(communicator, [&] { host.call(communicator); });
       for (const std::int32_t rows : {9, 0, 1, 8, 3}) {
-        RankNormedCrossing next = batch(rows);
+        RankNormedCrossing next = batch(rows, 0);
         // Capacities are those of the recording.
         ASSERT_LE(next.memory[kOutput].before.size(), largest.memory[kOutput].before.size());
         host.fill(next);

@@ -249,7 +249,8 @@ TEST_P(RaggedRecordings, OneForEveryBatch) {
   const auto [ranks, padding] = GetParam();
   expect_all_well(
       run_world(ranks, small_slots(), [ranks = ranks, padding = padding](Communicator& communicator, int rank) {
-        gather_and_scatter_every_batch(HostSide(communicator), ranks, rank, padding, {40, 3}, 100);
+        gather_and_scatter_every_batch(HostSide(communicator), ranks, rank,
+                                       {.padding = padding, .widths = {40, 3}, .turns = 100});
       }));
 }
 

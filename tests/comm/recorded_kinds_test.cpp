@@ -6,38 +6,18 @@
 #include <random>
 #include <vector>
 
+#include "support/changing.hpp"
+#include "support/columns.hpp"
 #include "support/moves.hpp"
+#include "support/normed_crossings.hpp"
 #include "support/norms.hpp"
 #include "support/sanitized.hpp"
+#include "support/top_k.hpp"
 #include "support/world.hpp"
 #include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
-
-constexpr std::uint32_t kChanges = 5;  // contents that a call's tensors take in turn
-
-// A call whose tensors keep their address while their contents change. `What`: Move or Norm.
-template <class What, class Host>
-class Changing {
- public:
-  Changing(const What& what, const Group& group) {
-    for (std::uint32_t k = 0; k < kChanges; ++k) {
-      What changed = what;
-      changed.seed = what.seed * kChanges + k;
-      contents_.push_back(prepare(changed, group.size(), group.rank()));
-    }
-    host_.emplace(contents_[0]);
-  }
-  void fill(std::uint32_t turn) { host_->fill(contents_[turn % kChanges]); }
-  void call(const Group& group) { host_->call(group); }
-  void check(std::uint32_t turn) { host_->check(contents_[turn % kChanges]); }
-
- private:
-  using Prepared = decltype(prepare(What{}, 1, 0));
-  std::vector<Prepared> contents_;
-  std::optional<Host> host_;
-};
 
 // Replays a recording of all calls, one of the first call, and eager calls, in an order that all ranks share.
 template <class Host, class What>
@@ -61,9 +41,7 @@ void expect_replays(int ranks, const Config& config, const std::vector<What>& al
         first.replay();
         calls.front().check(turn);
       } else {
-        What eager = all[random() % all.size()];
-        eager.seed = turn;
-        run_on_cpu_rank(communicator, eager);
+        run_on_cpu_rank(communicator, with_seed(all[random() % all.size()], turn));
       }
     }
   }));
@@ -114,6 +92,18 @@ TEST_P(RecordedKinds, AllReducesWithNormOfRowsLongerThanTheBuffers) {
       {.tokens = 2, .hidden = 136, .type = DataType::f16, .output_in_place = true, .algorithm = Algorithm::one_shot},
       {.tokens = 2, .hidden = 1024, .fp8 = true, .scaling = Fp8Scaling::per_128_columns, .seed = 3}};
   expect_replays<HostNorm>(GetParam(), smallest_buffers(), norms);
+}
+
+TEST_P(RecordedKinds, CrossingsWithNorm) {
+  expect_replays<HostNormedCrossing>(GetParam(), small_slots(), mixed_normed_crossings(GetParam(), 6));
+}
+
+TEST_P(RecordedKinds, Columns) {
+  expect_replays<HostColumns>(GetParam(), small_slots(), few_column_cases(GetParam()));
+}
+
+TEST_P(RecordedKinds, TheLargestOfColumns) {
+  expect_replays<HostTopK>(GetParam(), small_slots(), few_top_k_cases(GetParam()));
 }
 
 }  // namespace

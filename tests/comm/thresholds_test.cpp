@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 #include <random>
+#include <set>
+#include <string>
 
 #include "support/norms.hpp"
 #include "support/ranks.hpp"
@@ -18,12 +20,16 @@ namespace weft::test {
 namespace {
 
 using detail::TuningStep;
+using detail::TuningTable;
 
-Config with_steps(Config config, const std::vector<TuningStep>& steps, int ranks) {
-  config.tuning_file = fmt::format("{}thresholds.{}.{}.json", testing::TempDir(), ranks, steps.size());
-  std::ofstream(config.tuning_file) << detail::to_json(
-      {{.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = steps}});
+Config with_tables(Config config, const std::vector<TuningTable>& tables, const std::string& name) {
+  config.tuning_file = fmt::format("{}{}.json", testing::TempDir(), name);
+  std::ofstream(config.tuning_file) << detail::to_json(tables);
   return config;
+}
+Config with_steps(const Config& config, const std::vector<TuningStep>& steps, int ranks) {
+  return with_tables(config, {{.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = steps}},
+                     fmt::format("thresholds.{}.{}", ranks, steps.size()));
 }
 
 class Thresholds : public testing::TestWithParam<int> {
@@ -78,6 +84,54 @@ TEST_P(Thresholds, NormsOnBothSidesOfEach) {
       expect_served_by(communicator, one_hop ? Algorithm::one_shot : Algorithm::two_shot);
     }
   }));
+}
+
+std::string algorithm_in(const std::string& operation) {
+  for (const Algorithm algorithm : kAlgorithms) {
+    if (operation.find(" " + std::string(name(algorithm)) + " ") != std::string::npos)
+      return std::string(name(algorithm));
+  }
+  return "none";
+}
+
+// The same calls under tables that are drawn. Each result has the bits of the reference, whichever algorithm made it.
+TEST(AnyTable, GivesTheSameBits) {
+  constexpr int ranks = 3;
+  const std::vector<Prepared> sums = prepare_all(cases_around(random_steps(1, 6), 40), ranks);
+  std::vector<Norm> norms = mixed_norms(24, 5);
+  for (Norm& norm : norms) norm.algorithm = Algorithm::automatic;
+  std::vector<std::set<std::string>> served(sums.size() + norms.size());  // by the algorithms of all tables
+  for (std::uint32_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(fmt::format("tables of seed {}", seed));
+    std::vector<TuningStep> of_norms = random_steps(100 + seed, 12);
+    for (TuningStep& step : of_norms) {
+      if (step.algorithm == Algorithm::pipelined) step.algorithm = Algorithm::two_shot;
+    }
+    const std::vector<TuningTable> tables{
+        {.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = random_steps(seed, 12)},
+        {.processor = {"CPU"},
+         .ranks = ranks,
+         .operation = detail::TunedOperation::all_reduce_rms_norm,
+         .origin = "measured",
+         .steps = of_norms}};
+    const Config config = with_tables(cpu_config(), tables, fmt::format("any-table.{}", seed));
+    expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
+      const auto note = [&](std::size_t call) {
+        const std::string algorithm = algorithm_in(communicator.world().recent_calls().back().operation);
+        if (rank == 0) served[call].insert(algorithm);
+      };
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        run_on_cpu_rank(communicator, sums[i], rank);
+        note(i);
+      }
+      for (std::size_t i = 0; i < norms.size(); ++i) {
+        run_on_cpu_rank(communicator, norms[i]);
+        note(sums.size() + i);
+      }
+    }));
+  }
+  const auto several = std::ranges::count_if(served, [](const auto& algorithms) { return algorithms.size() > 1; });
+  EXPECT_GT(several, std::ssize(served) / 2) << "most calls had one algorithm under all tables";
 }
 
 }  // namespace

@@ -243,7 +243,8 @@ TEST_P(GpuGatherGraphs, OneForEveryBatch) {
   const Padding padding = std::get<1>(GetParam());
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    gather_and_scatter_every_batch(GpuSide(world, gpu, communicator), ranks, rank, padding, {7168, 56, 3}, 60);
+    gather_and_scatter_every_batch(GpuSide(world, gpu, communicator), ranks, rank,
+                                   {.padding = padding, .widths = {7168, 56, 3}, .turns = 60});
   }));
 }
 

@@ -177,6 +177,24 @@ std::vector<ColumnCase> group_column_cases(int ranks) {
   return cases;
 }
 
+std::vector<ColumnCase> few_column_cases(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  std::vector<ColumnCase> cases{
+      {.rows = 3, .shard = 16, .columns = 16 * n - 8},
+      {.rows = 5, .shard = 24, .columns = 24 * n - 3, .output_gap = 3},
+      {.rows = 4, .shard = 7, .input_gap = 1, .output_gap = 2, .input_shift = 3, .output_shift = 1},
+      {.rows = 3, .shard = 120, .output_f32 = true, .scale = 0.7f},
+      {.rows = 2, .shard = 5, .type = DataType::i64},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].seed = static_cast<std::uint32_t>(i) + 1;
+  // To groups: every fourth of the list.
+  const std::vector<ColumnCase> to_groups = group_column_cases(ranks);
+  for (std::size_t i = 0; i < to_groups.size() && cases.size() < 10; i += 4) {
+    if (to_groups[i].shard < 1'000) cases.push_back(to_groups[i]);
+  }
+  return cases;
+}
+
 PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
   const auto [columns, input_stride, output_stride, element, wide] = shape_of(c, ranks);
   PreparedColumns prepared{.c = c, .ranks = ranks, .rank = rank, .input = {}, .output = {}, .expected = {}};
@@ -295,6 +313,22 @@ void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> 
     check(good, c, "row {} column {} is {:x} and not {:x}", in / wide / stride, column, got, low);
     at += wide;
   }
+}
+
+HostColumns::HostColumns(const PreparedColumns& first)
+    : first_(first), input_(first.input.size()), output_(first.output.size()), numbers_(numbers_of(first.c)) {
+  fill(first);
+}
+void HostColumns::fill(const PreparedColumns& next) {
+  copy_bytes(next.input, input_.span());
+  copy_bytes(next.output, output_.span());
+}
+void HostColumns::call(const Group& group) {
+  make_column_call(group, first_, {input_.span().data(), output_.span().data(), numbers_.data(), nullptr});
+}
+void HostColumns::check(const PreparedColumns& next) {
+  expect_columns(next, output_.span());
+  weft::test::check(same_bytes(input_.span(), next.input), next.c, "the input was changed");
 }
 
 void run_on_cpu_rank(const Group& group, const ColumnCase& c, std::byte* symmetric) {

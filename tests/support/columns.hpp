@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/bytes.hpp"
 #include "support/cases.hpp"
 #include "weft/columns.hpp"
 #include "weft/parallel.hpp"
@@ -41,6 +42,8 @@ std::string describe(const ColumnCase& c);
 std::vector<ColumnCase> column_cases(int ranks);
 // The same to groups of every size, with every kind of slot, groups without rows and one busy group.
 std::vector<ColumnCase> group_column_cases(int ranks);
+// A few of both, that change elements or keep them.
+std::vector<ColumnCase> few_column_cases(int ranks);
 // Room for any of their tensors.
 inline constexpr std::size_t kColumnBytes = std::size_t{4} << 20;
 
@@ -66,6 +69,22 @@ void make_column_call(const Group& group, const PreparedColumns& prepared, const
 std::vector<std::int32_t> numbers_of(const ColumnCase& c);
 // Throws if the memory of the output differs from what is expected.
 void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> output);
+
+// A rank's memory on the host: made once; filled, used and checked any number of times. Other cases may differ only in
+// the seed.
+class HostColumns {
+ public:
+  explicit HostColumns(const PreparedColumns& first);
+  void fill(const PreparedColumns& next);
+  // Makes the call that was prepared first.
+  void call(const Group& group);
+  void check(const PreparedColumns& next);
+
+ private:
+  const PreparedColumns& first_;
+  AlignedBytes input_, output_;
+  std::vector<std::int32_t> numbers_;
+};
 
 // Makes the call on a CPU rank and compares everything. `symmetric`: memory for the output, or null.
 void run_on_cpu_rank(const Group& group, const ColumnCase& c, std::byte* symmetric = nullptr);

@@ -16,7 +16,11 @@ std::vector<NamedMove> waiting_moves() {
           {"RaggedScatter", {.kind = Kind::reduce_scatter_v, .widths = {1000}, .counts = {3, 0, 1}}},
           {"NoRowsAtAll", {.kind = Kind::all_gather_v, .widths = {1000}, .counts = {0, 0, 0}}},
           {"GatherOfABusyRank", {.kind = Kind::all_gather_v, .widths = {4096}, .counts = {60, 0, 1}}},
-          {"ScatterOfABusyRank", {.kind = Kind::reduce_scatter_v, .widths = {4096}, .counts = {60, 0, 1}}}};
+          {"ScatterOfABusyRank", {.kind = Kind::reduce_scatter_v, .widths = {4096}, .counts = {60, 0, 1}}},
+          {"CrossingThere", {.kind = Kind::gather_sums, .widths = {200}, .counts = {3, 0, 1}, .group_ranks = 3}},
+          {"CrossingBack", {.kind = Kind::scatter_sums, .widths = {200}, .counts = {3, 0, 1}, .group_ranks = 3}},
+          {"LongCrossingThere", {.kind = Kind::gather_sums, .widths = {4096}, .counts = {9, 0, 1}, .group_ranks = 3}},
+          {"LongCrossingBack", {.kind = Kind::scatter_sums, .widths = {4096}, .counts = {9, 0, 1}, .group_ranks = 3}}};
 }
 
 namespace {

@@ -17,9 +17,10 @@ Move with_slots(Move move, int ranks) {
 }
 
 std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed) {
-  constexpr Kind kinds[] = {Kind::all_gather,     Kind::all_to_all,   Kind::broadcast,
-                            Kind::reduce_scatter, Kind::all_gather_v, Kind::reduce_scatter_v,
-                            Kind::reduce,         Kind::gather,       Kind::scatter};
+  constexpr Kind kinds[] = {Kind::all_gather,   Kind::all_to_all,       Kind::broadcast,   Kind::reduce_scatter,
+                            Kind::all_gather_v, Kind::reduce_scatter_v, Kind::gather_sums, Kind::scatter_sums,
+                            Kind::reduce,       Kind::gather,           Kind::scatter};
+  constexpr DataType crossing_types[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
   std::mt19937 random(seed);
   const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
   std::vector<Move> moves;
@@ -39,6 +40,14 @@ std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed) {
     move.padding = static_cast<Padding>(pick(5));
     move.slot_rows = move.padding == Padding::aligned ? 4 : 9;
     if (move.kind == Kind::all_gather_v && pick(2) == 0) move.widths.push_back(pick(20));
+    if (crosses(move.kind)) {
+      move.type = crossing_types[pick(std::size(crossing_types))];
+      move.op = ReduceOp::sum;
+      move.in_place = false;
+      do {
+        move.group_ranks = 1 + static_cast<int>(pick(ranks));
+      } while (ranks % move.group_ranks != 0);
+    }
     moves.push_back(with_slots(std::move(move), ranks));
   }
   return moves;

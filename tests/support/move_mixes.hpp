@@ -10,7 +10,7 @@ namespace weft::test {
 // Given slots are as long as each rank's rows and up to six more, so neither rows nor other slots determine them.
 Move with_slots(Move move, int ranks);
 
-// Equal and ragged, short and long, in place or not, with rows apart or side by side.
+// Equal and ragged, and crossings; short and long, in place or not, with rows apart or side by side.
 std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed);
 
 // Equal forms of rows around packs, lines, slots and chunks. `longest`: one more width, in chunks of 16 KiB; copies are

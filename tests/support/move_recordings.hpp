@@ -10,6 +10,7 @@
 //   check()                  throws the fault of replays, if there was one
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -58,24 +59,33 @@ inline std::vector<std::int32_t> captured_counts(int ranks, int rank) {
 }
 
 // A gather, a scatter with another gather behind it, and eager calls in turns, with new counts and per_rank slots each
-// time.
+// time. If there are `group_ranks`, they are crossings.
+struct Batches {
+  Padding padding;
+  std::vector<std::size_t> widths;
+  std::uint32_t turns;
+  int group_ranks = 0;
+};
 template <class Side>
-void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, Padding padding,
-                                    const std::vector<std::size_t>& widths, std::uint32_t turns) {
+void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, const Batches& batches) {
+  const bool crossings = batches.group_ranks != 0;
+  const Kind there = crossings ? Kind::gather_sums : Kind::all_gather_v;
+  const Kind back = crossings ? Kind::scatter_sums : Kind::reduce_scatter_v;
   const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
     return prepare(with_slots({.kind = kind,
-                               .widths = kind == Kind::all_gather_v ? widths : std::vector{widths[0]},
+                               .widths = kind == Kind::all_gather_v ? batches.widths : std::vector{batches.widths[0]},
                                .fill = Fill::special,
                                .counts = std::move(counts),
-                               .padding = padding,
+                               .padding = batches.padding,
                                .slot_rows = 2,
+                               .group_ranks = std::max(batches.group_ranks, 1),
                                .seed = seed,
                                .launch = side.launch(seed)},
                               ranks),
                    ranks, rank);
   };
   const std::vector<std::int32_t> most = captured_counts(ranks, rank);
-  const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
+  const RankMove gather = move(there, most, 1), scatter = move(back, most, 2);
   typename Side::Moved gathering = side.moved(gather), scattering = side.moved(scatter), both = side.moved(gather);
   const auto first = side.record([&] { gathering.call(side.communicator()); });
   const auto second = side.record([&] {
@@ -83,10 +93,10 @@ void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, Paddi
     both.call(side.communicator());
   });
   std::mt19937 random(3);
-  for (std::uint32_t turn = 0; turn < turns; ++turn) {
+  for (std::uint32_t turn = 0; turn < batches.turns; ++turn) {
     const std::vector<std::int32_t> counts = any_counts(random, ranks);
     const auto choice = random() % 3;
-    const RankMove now = move(Kind::all_gather_v, counts, turn), sum = move(Kind::reduce_scatter_v, counts, turn);
+    const RankMove now = move(there, counts, turn), sum = move(back, counts, turn);
     if (choice == 0) {
       gathering.fill(now);
       side.replay(first);

@@ -1,6 +1,7 @@
 #include "support/normed_crossings.hpp"
 
 #include <algorithm>
+#include <random>
 #include <stdexcept>
 
 #include "support/bytes.hpp"
@@ -284,6 +285,15 @@ std::vector<NormedCrossing> normed_crossings_of_every_shape(int ranks) {
       }
     }
   }
+  return all;
+}
+
+std::vector<NormedCrossing> mixed_normed_crossings(int ranks, std::size_t count) {
+  std::vector<NormedCrossing> all = normed_crossings_of_every_shape(ranks);
+  std::erase_if(all, [](const NormedCrossing& c) { return c.norm.hidden > 1024; });
+  std::mt19937 random(static_cast<std::uint32_t>(ranks));
+  std::shuffle(all.begin(), all.end(), random);
+  all.resize(std::min(count, all.size()));
   return all;
 }
 

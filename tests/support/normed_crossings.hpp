@@ -61,6 +61,8 @@ void run_on_cpu_rank(const Group& group, const NormedCrossing& c);
 
 // Every shape of counts in every kind of slot; outputs, casts, layouts and fills in turn.
 std::vector<NormedCrossing> normed_crossings_of_every_shape(int ranks);
+// So many of them, drawn from a seed that the number of ranks determines, of short rows.
+std::vector<NormedCrossing> mixed_normed_crossings(int ranks, std::size_t count);
 // Rows of a model, so many on each rank but for one that has a single row.
 std::vector<NormedCrossing> long_normed_crossings(int ranks, std::int32_t rows);
 

@@ -7,7 +7,6 @@
 
 #include "oracle/top_k.hpp"
 #include "support/bytes.hpp"
-#include "support/guarded.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
@@ -76,6 +75,14 @@ std::vector<TopKCase> top_k_cases(int ranks) {
   return all;
 }
 
+std::vector<TopKCase> few_top_k_cases(int ranks) {
+  const std::size_t columns = 40 * static_cast<std::size_t>(ranks) - 9;
+  return {{.rows = 3, .shard = 40, .columns = columns, .k = 7, .numbers = Numbers::ties},
+          {.rows = 1, .shard = 33, .k = 1, .type = DataType::f32},
+          {.rows = 2, .shard = 21, .k = 2, .type = DataType::f16, .numbers = Numbers::special, .gap = 3, .shift = 1},
+          {.rows = 9, .shard = 24, .k = 8, .numbers = Numbers::ties, .no_values = true}};
+}
+
 PreparedTopK prepare(const TopKCase& c, int ranks, int rank) {
   const std::size_t all = c.shard * static_cast<std::size_t>(ranks), columns = columns_of(c, ranks);
   const std::size_t element = size_of(c.type), stride = c.shard + c.gap;
@@ -84,7 +91,7 @@ PreparedTopK prepare(const TopKCase& c, int ranks, int rank) {
                         .input_begin = c.shift * element,
                         .values = {},
                         .indices = {}};
-  std::mt19937 random(static_cast<std::uint32_t>(c.k * 31 + c.shard));
+  std::mt19937 random(static_cast<std::uint32_t>(c.k * 31 + c.shard) + c.seed);
   std::span<std::byte> input = std::span(prepared.input).subspan(prepared.input_begin);
   prepared.values.resize(c.rows * c.k * element);
   prepared.indices.resize(c.rows * c.k * sizeof(std::int32_t));
@@ -135,18 +142,32 @@ void expect_largest(const PreparedTopK& prepared, std::span<const std::byte> val
   }
 }
 
-void run_on_cpu_rank(const Group& group, const TopKCase& c) {
-  const PreparedTopK prepared = prepare(c, group.size(), group.rank());
-  Guarded input(prepared.input.size(), 0), values(prepared.values.size(), 0), indices(prepared.indices.size(), 0);
-  copy_bytes(prepared.input, input.content());
+HostTopK::HostTopK(const PreparedTopK& first)
+    : first_(first), input_(first.input.size(), 0), values_(first.values.size(), 0), indices_(first.indices.size(), 0) {
+  fill(first);
+}
+void HostTopK::fill(const PreparedTopK& next) {
+  copy_bytes(next.input, input_.content());
+  for (Guarded* const output : {&values_, &indices_}) fill_bytes(output->content(), Guarded::kCanary);
+}
+void HostTopK::call(const Group& group) {
   TopKColumnsArgs args =
-      arguments_of(prepared, input.content().data(), values.content().data(), indices.content().data(), nullptr);
+      arguments_of(first_, input_.content().data(), values_.content().data(), indices_.content().data(), nullptr);
   args.launch = {};  // grids are the GPU's
   top_k_columns(group, args);
-  expect_largest(prepared, values.content(), indices.content());
-  for (Guarded* tensor : {&input, &values, &indices}) {
-    ensure(tensor->damage().empty(), describe(c) + ": " + tensor->damage());
+}
+void HostTopK::check(const PreparedTopK& next) {
+  expect_largest(next, values_.content(), indices_.content());
+  for (Guarded* tensor : {&input_, &values_, &indices_}) {
+    ensure(tensor->damage().empty(), describe(next.c) + ": " + tensor->damage());
   }
+}
+
+void run_on_cpu_rank(const Group& group, const TopKCase& c) {
+  const PreparedTopK prepared = prepare(c, group.size(), group.rank());
+  HostTopK host(prepared);
+  host.call(group);
+  host.check(prepared);
 }
 
 }  // namespace weft::test

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/cases.hpp"
+#include "support/guarded.hpp"
 #include "weft/top_k.hpp"
 
 namespace weft::test {
@@ -24,11 +25,15 @@ struct TopKCase {
   std::size_t gap = 0, shift = 0;  // of the input: elements between rows, and from an aligned address
   bool no_values = false;
   Launch launch = {};
+  std::uint32_t seed = 0;
 };
 std::string describe(const TopKCase& c);
 
 // Every kind of numbers and every type; pads, shards of any width at any address, few rows in parts, many rows.
 std::vector<TopKCase> top_k_cases(int ranks);
+
+// A few, of short rows.
+std::vector<TopKCase> few_top_k_cases(int ranks);
 
 // A rank's tensors. The input begins at byte `input_begin`.
 struct PreparedTopK {
@@ -41,6 +46,21 @@ PreparedTopK prepare(const TopKCase& c, int ranks, int rank);
 // `memory`: with the contents of `prepared.input`.
 TopKColumnsArgs arguments_of(const PreparedTopK& prepared, const std::byte* memory, std::byte* values,
                              std::byte* indices, Stream stream);
+
+// A rank's memory on the host: made once; filled, used and checked any number of times. Other cases may differ only in
+// the seed.
+class HostTopK {
+ public:
+  explicit HostTopK(const PreparedTopK& first);
+  void fill(const PreparedTopK& next);
+  // Makes the call that was prepared first.
+  void call(const Group& group);
+  void check(const PreparedTopK& next);
+
+ private:
+  const PreparedTopK& first_;
+  Guarded input_, values_, indices_;
+};
 
 // Makes the call on a CPU rank and compares everything.
 void run_on_cpu_rank(const Group& group, const TopKCase& c);

@@ -40,8 +40,16 @@ WEFT_NCCL=/path/libnccl.so.2 names the NCCL that GPU ranks use.
 
 Exit code: 0 success, 1 wrong results or a failure, 2 bad usage.)";
 
-constexpr const char* kBenchExamples = R"(Examples:
+constexpr const char* kBenchExamples =
+    R"(The last table compares ways to run the model, by the time of all their calls in a forward pass with
+--tokens tokens. Tensor parallel: every block ends with an all-reduce. DP attention, TP experts: a
+gather in front of each feed-forward part and a scatter behind it. EP: a dispatch and a combine
+around each layer's experts; dense layers are as before, or, with --moe-dense-tp 1, each rank's own.
+Attention groups of several ranks sum and share their tokens besides.
+
+Examples:
   weft bench --model deepseek-v3
+  weft bench --model deepseek-v3 --tp 8 --dp 4 --moe-dense-tp 1
   weft bench --model qwen3-30b --tokens 1,16,256 --ranks 4
   weft bench --config path/config.json --json result.json --csv result.csv
   weft bench all-reduce --help   compares algorithms and peers)";

@@ -265,7 +265,9 @@ TEST(Program, ModelBenchShowsGathersAndExchanges) {
                         "1", "--csv", "-"});
   EXPECT_NE(csv.out.find("\nreduce_scatter,"), std::string::npos) << csv.out;
   EXPECT_NE(csv.out.find("\nboth,"), std::string::npos) << csv.out;
-  ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 tokens are too many for CPU ranks, and a note says so
+  int exchanges = 0;
+  for (const auto& point : json.at("exchanges")) exchanges += point.at("contender") == "automatic" ? 1 : 0;
+  EXPECT_EQ(exchanges, 3);  // 50 tokens are too many for CPU ranks, and a note says so
   EXPECT_NE(result.out.find("Dispatch and combine: at most 16 tokens per rank here, so not measured with 50\n"),
             std::string::npos)
       << result.out;

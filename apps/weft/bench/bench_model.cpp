@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "bench/bench_options.hpp"
 #include "bench/csv.hpp"
@@ -10,7 +11,9 @@
 #include "common/options.hpp"
 #include "common/sizes.hpp"
 #include "common/tuning_note.hpp"
+#include "common/values.hpp"
 #include "models/model_choice.hpp"
+#include "workloads/gather_shape.hpp"
 #include "workloads/speed_up.hpp"
 
 namespace weft::cli {
@@ -18,17 +21,90 @@ namespace {
 
 constexpr const char* kLayersTitle =
     "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens,\n"
-    "or a dispatch (fp8, or bf16 if a note says so) and a combine. `weft bench gather` and\n"
-    "`weft bench moe` measure them in detail\n";
+    "or a dispatch (fp8, or bf16 if a note says so) and a combine. tokens: of an attention group; in an\n"
+    "exchange, of a rank. `weft bench gather`, `weft bench dp-attention` and `weft bench moe` measure\n"
+    "them in detail\n";
+constexpr const char* kWaysLegend =
+    "Each way is the whole job's: the same tokens in all. calls: of a forward pass; their times add up.\n"
+    "peer: the best of each call's peers. Norms, logits and GEMMs are not counted.\n";
 
 struct ModelBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
   std::string tokens;
+  int dp = 0, ep = 0, moe_dense_tp = 0;  // 0: --tp's
+  std::string shared_experts = "replicated";
+  bool for_more_gpus = false;  // --tp was given, not --ranks
 
+  ModelLayout layout(const ModelShape& shape, int tp) const;
   int run() const;
 };
+
+ModelLayout ModelBench::layout(const ModelShape& shape, int tp) const {
+  const ModelLayout parallel{.layout = {.tp = tp,
+                                        .dp = dp != 0 ? dp : tp,
+                                        .ep = ep != 0               ? ep
+                                              : shape.has_experts() ? tp
+                                                                    : 1,
+                                        .moe_dense_tp = moe_dense_tp},
+                             .split_shared_experts = shared_experts == "split"};
+  parallel.check(shape);
+  return parallel;
+}
+
+// The same on the ranks at hand, if they are fewer. Experts and dense layers stay on one rank or on all.
+ModelLayout on_ranks(ModelLayout parallel, int ranks) {
+  ParallelLayout& layout = parallel.layout;
+  const ParallelLayout fitting = scaled(layout, ranks);
+  if (layout.ep > 1) layout.ep = fitting.tp;
+  if (layout.moe_dense_tp > 1) layout.moe_dense_tp = fitting.tp;
+  layout.tp = fitting.tp;
+  layout.dp = fitting.dp;
+  return parallel;
+}
+
+// One way with so many tokens.
+struct Pass {
+  std::int64_t tokens;
+  ModelWay way;
+  StepTimes times;
+  PassTime total() const { return total_of(way, times); }
+};
+
+Table table_of(const std::vector<Pass>& passes, const Crowd& crowd) {
+  Table table({"tokens", "way", "calls", "Weft µs", "peer µs", "ratio"}, 3);
+  const auto cell = [](std::optional<double> us) { return us ? fmt::format("{:.0f}", *us) : std::string("-"); };
+  for (const Pass& pass : passes) {
+    const auto [weft, peer] = pass.total();
+    const bool comparable = weft && peer && *weft > 0 && !crowd.crowded();
+    table.add({std::to_string(pass.tokens), pass.way.name, in_words(pass.way), cell(weft), cell(peer),
+               comparable ? fmt::format("{:.2f}", *peer / *weft) : "-"});
+  }
+  return table;
+}
+
+nlohmann::json json_of(const std::vector<Pass>& passes) {
+  const auto value = [](std::optional<double> us) { return us ? nlohmann::json(*us) : nlohmann::json(nullptr); };
+  nlohmann::json all = nlohmann::json::array();
+  for (const Pass& pass : passes) {
+    const auto [weft, peer] = pass.total();
+    nlohmann::json calls = nlohmann::json::array();
+    for (const auto& [step, times] : pass.way.steps) {
+      const auto at = static_cast<std::size_t>(step);
+      calls.push_back({{"call", name(step)},
+                       {"times", times},
+                       {"us", value(pass.times.weft[at])},
+                       {"peer_us", value(pass.times.peer[at])}});
+    }
+    all.push_back({{"tokens", pass.tokens},
+                   {"way", pass.way.name},
+                   {"calls", calls},
+                   {"us", value(weft)},
+                   {"peer_us", value(peer)}});
+  }
+  return all;
+}
 
 // Decode batches and prefill chunks. CPU ranks move a few GB/s, so their chunks are small and the run stays short.
 std::vector<std::int64_t> default_tokens(Device device) {
@@ -62,7 +138,12 @@ void print_intro(const ModelShape& shape, const Ranks& ranks, const Crowd& crowd
 int ModelBench::run() const {
   const ModelShape model_shape = model.shape();
   const auto wanted = tokens.empty() ? std::vector<std::int64_t>{} : parse_counts(tokens, "--tokens", kMostRows);
-  Ranks ranks(options.ranks_args());
+  if (options.ranks != 0) static_cast<void>(layout(model_shape, options.ranks));  // before anything is started
+  Ranks ranks(for_more_gpus ? options.ranks_at_hand() : options.ranks_args());
+  const int tp = for_more_gpus ? options.ranks : ranks.world_size();
+  if (tp < ranks.world_size())
+    throw Error(Errc::invalid_argument, fmt::format("--tp {}: the launcher started {} ranks", tp, ranks.world_size()));
+  const ModelLayout asked = layout(model_shape, tp), parallel = on_ranks(asked, ranks.world_size());
   const auto batches = wanted.empty() ? default_tokens(ranks.device()) : wanted;
 
   std::vector<Point> points;
@@ -90,7 +171,14 @@ int ModelBench::run() const {
   auto notes = bench->notes();
   if (const std::string note = unused_tuning(ranks, options.tuning); !note.empty()) notes.push_back(note);
   bench.reset();  // frees its memory and its peer's for the measurements below
-  const LayerResults layers = measure_layers(ranks, model_shape, batches, options);
+  const LayerResults layers =
+      measure_layers(ranks, {.shape = model_shape, .parallel = parallel, .batches = batches, .options = options});
+  if (parallel.layout.tp != asked.layout.tp)
+    notes.push_back(fmt::format("tp {}, dp {} does not fit: the {} present ranks were measured as tp {}, dp {}",
+                                asked.layout.tp, asked.layout.dp, parallel.layout.tp, parallel.layout.tp,
+                                parallel.layout.dp));
+  if (model_shape.shared_experts != 0 && parallel.layout.ep > 1 && !parallel.split_shared_experts)
+    notes.push_back("EP: every rank has all shared experts, and sends nothing for them (--shared-experts split)");
   notes.insert(notes.end(), layers.notes.begin(), layers.notes.end());
   const bool correct = all_correct(results) && layers.correct();
   if (!ranks.leader()) return correct ? 0 : 1;
@@ -98,10 +186,19 @@ int ModelBench::run() const {
   std::vector<Result> all_results = results;
   all_results.insert(all_results.end(), layers.gathers.begin(), layers.gathers.end());
   const Crowd crowd = crowd_of(ranks, all_results);
+  std::vector<Pass> passes;
+  for (const auto batch : batches) {
+    for (ModelWay& way : ways_of(model_shape, parallel))
+      passes.push_back({batch, std::move(way), step_times(results, layers, parallel.layout, batch)});
+  }
   if (options.tables_on_stdout()) {
     print_intro(model_shape, ranks, crowd, options);
     fmt::print("{}\n", table_of(model_shape, results, crowd).text());
-    if (ranks.world_size() > 1) fmt::print("{}\n{}\n", kLayersTitle, layer_table(model_shape, layers, crowd).text());
+    if (ranks.world_size() > 1) {
+      fmt::print("{}\n{}\n", kLayersTitle, layer_table(model_shape, layers, crowd).text());
+      fmt::print("µs of a forward pass, tp {}, dp {}, ep {}\n\n{}\n{}\n", parallel.layout.tp, parallel.layout.dp,
+                 parallel.layout.ep, table_of(passes, crowd).text(), kWaysLegend);
+    }
     fmt::print("{}\n{}", verdict_line(compared(all_results) + compared(layers.exchanges)), kSpreadLegend);
     fmt::print("GB/s: bytes of one rank's buffer over the time. ratio: peer's time over Weft's.\n");
     for (const auto& note : notes) fmt::print("{}\n", note);
@@ -115,6 +212,7 @@ int ModelBench::run() const {
     json["model"] = to_json(model_shape);
     json["gathers"] = to_json(layers.gathers, crowd);
     json["exchanges"] = to_json(layers.exchanges);
+    json["passes"] = json_of(passes);
     options.write(json);
   }
   return correct ? 0 : 1;
@@ -128,8 +226,28 @@ Command add_bench(CLI::App& app, const std::vector<std::string>& arguments) {
   bench->model.add_to(app, "--model", "One of");
   app.add_option("--tokens", bench->tokens,
                  "Tokens per forward pass, \"1,8,256\" (default: decode 1 to 256, prefill from 512)");
+  const auto ranks = whole_number(1, 72);
+  auto* const tp = app.add_option("--tp",
+                                  "Ranks, like --ranks; a layout for more GPUs than there are is measured on "
+                                  "those present")
+                       ->check(ranks)
+                       ->each([bench](const std::string& text) {
+                         bench->options.ranks = std::stoi(text);
+                         bench->for_more_gpus = true;
+                       });
+  app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: --tp; 1: attention is split)")
+      ->check(ranks);
+  app.add_option("--ep", bench->ep, "Groups of experts: --tp, or 1 for none (default: --tp if there are experts)")
+      ->check(ranks);
+  app.add_option("--moe-dense-tp", bench->moe_dense_tp,
+                 "Beside EP, the ranks that share a dense layer: --tp, or 1 (default: --tp)")
+      ->check(ranks);
+  app.add_option("--shared-experts", bench->shared_experts,
+                 "Beside EP: replicated on every rank, or split over all (default: replicated)")
+      ->check(CLI::IsMember(std::vector<std::string>{"replicated", "split"}));
   bench->options.add_op_to(app);
   bench->options.add_to(app);
+  tp->excludes(app.get_option("--ranks"));
   bench->options.add_data_to(app);
   bench->options.add_tuning_to(app);
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");

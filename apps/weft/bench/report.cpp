@@ -33,6 +33,8 @@ json to_json(const ModelShape& shape) {
           {"moe_layers", shape.moe_layers},
           {"all_reduces", shape.all_reduces},
           {"gathers", shape.gathers},
+          {"dense_parts", shape.dense_parts},
+          {"shared_experts", shape.shared_experts},
           {"num_experts", shape.num_experts},
           {"top_k", shape.top_k},
           {"n_group", shape.n_group},

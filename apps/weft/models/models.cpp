@@ -18,6 +18,18 @@ namespace {
 constexpr std::int64_t kMostHidden = 1 << 20;
 constexpr std::int64_t kMostExperts = 1 << 20;
 
+// Of a layer with experts. Some families say only how wide they are, and Llama 4 has one without a field.
+std::int64_t shared_experts_of(ConfigFields& fields) {
+  const auto number = fields.find(
+      {0, kMostExperts}, {"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"});
+  const auto width = fields.find({0, kMostHidden}, {"shared_expert_intermediate_size", "share_expert_dim",
+                                                    "moe_shared_expert_intermediate_size", "shared_intermediate_size"});
+  if (number) return *number;
+  const nlohmann::json* type = fields.get("model_type");
+  const bool llama4 = type != nullptr && type->is_string() && type->get<std::string>().starts_with("llama4");
+  return llama4 || width.value_or(0) != 0 ? 1 : 0;
+}
+
 void read_experts(ConfigFields& fields, ModelShape& shape) {
   const ConfigFields::Names top_k = {
       "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k",
@@ -36,6 +48,7 @@ void read_experts(ConfigFields& fields, ModelShape& shape) {
   if (shape.n_group > 1) shape.topk_group = fields.find({1, shape.n_group}, {"topk_group"}).value_or(shape.n_group);
   const std::int64_t rows = fields.find({1, kMostHidden}, width).value_or(shape.hidden);
   if (rows != shape.hidden) shape.latent = rows;
+  shape.shared_experts = shared_experts_of(fields);
   // A model with dense layers names their width apart.
   shape.intermediate = fields.find({1, kMostHidden}, {"moe_intermediate_size", "intermediate_size"}).value_or(0);
 }
@@ -82,6 +95,7 @@ ModelShape shape_from_json(const nlohmann::json& config, const std::string& name
   shape.moe_layers = blocks.experts;
   shape.all_reduces = blocks.all_reduces();
   shape.gathers = blocks.feed_forward;
+  shape.dense_parts = blocks.dense;
   read_experts(fields, shape);
   for (const auto& field : fields.unread())
     shape.warnings.push_back(

@@ -20,6 +20,8 @@ struct ModelShape {
   std::int64_t moe_layers = 0;             // layers with experts
   std::int64_t all_reduces = 0;            // of a forward pass with tensor parallelism: one for each block of a layer
   std::int64_t gathers = 0;                // of a forward pass with data-parallel attention; there are as many scatters
+  std::int64_t dense_parts = 0;            // feed-forward parts without experts, also those beside experts
+  std::int64_t shared_experts = 0;         // of a layer with experts: every token goes to them
   std::int64_t num_experts = 0;            // routed experts; 0: a dense model
   std::int64_t top_k = 0;                  // experts per token
   std::int64_t n_group = 0;                // groups of experts (DeepSeek's node-limited routing)

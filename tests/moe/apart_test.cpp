@@ -4,6 +4,7 @@
 #include <chrono>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "support/first_epoch.hpp"
 #include "support/moe_batches.hpp"
@@ -150,19 +151,27 @@ TEST_P(MoeApart, HandlesOfTwoExchangesInterleave) {
 
 // A rank that calls both halves at once meets one that separates them: their bytes on the wire are the same.
 TEST(MoeHalves, RanksChooseForThemselves) {
-  const MoeExchangeArgs args = small_exchange();
-  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const MoeExchange exchange = MoeExchange::create(communicator, args);
-    for (int round = 0; round < 6; ++round) {
-      if (round % 2 == number) {
-        exchange_and_check(exchange, p, rank);
-      } else {
-        exchange_by_halves_and_check(exchange, p, rank);
+  // By the ring a rank that makes the joined call may have more tokens than there are places.
+  const MoeCase by_slots{.args = small_exchange(), .tokens = {6, 3}};
+  MoeCase by_ring = on_ring({{by_slots}}).front().front();
+  by_ring.args.tokens = 70;
+  by_ring.tokens = {70, kRingPlaces};
+  MoeCase other = by_ring;
+  other.tokens = {kRingPlaces, 70};
+  for (const auto& [even, odd] : {std::pair{by_slots, by_slots}, {other, by_ring}}) {
+    const PreparedMoe prepared[] = {prepare(even, 2, 5), prepare(odd, 2, 6)};
+    expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const MoeExchange exchange = MoeExchange::create(communicator, even.args);
+      for (std::uint32_t round = 0; round < 6; ++round) {
+        if (round % 2 != rank) {
+          exchange_and_check(exchange, prepared[round % 2], rank);
+        } else {
+          exchange_by_halves_and_check(exchange, prepared[round % 2], rank);
+        }
       }
-    }
-  }));
+    }));
+  }
 }
 
 // A call out of turn is rejected with its reason, and changes nothing.

@@ -85,8 +85,14 @@ std::vector<FarCase> far_cases() {
                               .cast = RowCast::fp8,
                               .scale_order = ScaleOrder::columns,
                               .top_k = 16,
-                              .capacity = 49152}};
+                              .capacity = 49152},
+                             {.name = "ContiguousByTheRing", .layout = RowLayout::expert_contiguous, .ring = true}};
   if (test::kSanitized) return cases;
+  cases.push_back({.name = "RankMajorWithScalesByTheRing",
+                   .layout = RowLayout::rank_major,
+                   .type = RowType::fp8,
+                   .scale_bytes = kMostScales,
+                   .ring = true});
   cases.push_back({.name = "Masked", .layout = RowLayout::expert_masked});
   cases.push_back({.name = "RankMajor", .layout = RowLayout::rank_major});
   cases.push_back({.name = "MaskedWithScales",
@@ -118,8 +124,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
   const auto ranks = exchange_ranks(far, 20'000'000'000);
   const ExchangeShape& shape = ranks[0]->shape;
   const std::uint64_t last = far.row(shape, far.local - 1, kRanks - 1, 0);
-  ASSERT_GT(ranks[0]->layout.rows + 5 * args.tokens * std::uint64_t{shape.row_packs} * sizeof(Pack),
-            std::uint64_t{5} << 30);
+  ASSERT_GT(ranks[0]->last_row(), std::uint64_t{5} << 30);
   ASSERT_GE(far.has_scales() ? oracle::scale_place(args, shape.capacity, shape.rows, last,
                                                    oracle::MoeRules(args).arriving_scale_bytes() - 4)
                              : last * far.output_bytes(),
@@ -141,7 +146,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                  scales.data() + std::size_t{token} * args.scale_bytes, call, rank, token);
       }
       run(mine, mine.dispatch,
-          find_kernel(DispatchQuery{args.type, mine.shape.cast, mine.shape.scale_order})
+          find_kernel(DispatchQuery{args.type, mine.shape.cast, mine.shape.scale_order, far.ring})
               .with({.exchange = mine.view(),
                      .phases = kJoined,
                      .input = mine.input.data(),
@@ -174,7 +179,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       if (far.has_scales()) continue;
       // The experts return their input: x + x, which bf16 holds.
       run(mine, mine.combine,
-          find_kernel(CombineQuery{DataType::bf16, kRanks})
+          find_kernel(CombineQuery{DataType::bf16, kRanks, far.ring})
               .with({.exchange = mine.view(),
                      .phases = kJoined,
                      .senders = 0,

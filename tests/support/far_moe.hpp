@@ -28,6 +28,7 @@ struct FarCase {
   std::uint32_t scale_bytes = 0;
   std::uint32_t local = 4;  // experts of a rank
   std::uint32_t top_k = 2, capacity = 0;
+  bool ring = false;
 
   bool has_scales() const { return cast != RowCast::none || scale_bytes != 0; }
   std::uint64_t input_bytes() const { return std::uint64_t{kColumns} * (type == RowType::bf16 ? 2 : 1); }
@@ -45,7 +46,9 @@ struct FarCase {
             .alignment = layout == RowLayout::expert_contiguous ? 1024u : 1u,
             .capacity = capacity,
             .weighted = false,
-            .handles = 1};
+            .handles = 1,
+            .path = ring ? RowPath::ring : RowPath::slots,
+            .ring_rows = ring ? 1024u : 0u};
   }
   std::uint32_t expert(std::uint32_t call, std::uint32_t rank, std::uint32_t token, std::uint32_t k) const {
     const std::uint32_t number = (rank * kTokens + token + call) % (kRanks * kTokens), one = number / kRanks * 2 + k;
@@ -89,9 +92,12 @@ struct ExchangeRank {
       half->local.admit(kGeneration);
       half->local.begin_at(1);
     }
+    dispatch.channel.layout = channel_layout(layout.dispatch_bytes, layout, shape);
+    combine.channel.layout = channel_layout(layout.combine_bytes, layout, shape);
     // Resets the part of the window that tokens may touch. No other part is ever touched.
     std::byte* const region = window.data() + kWindowHeaderBytes;
     std::memset(region + layout.counts, 0xff, layout.records - layout.counts);
+    if (far.ring) return;  // rows have no resting state
     for (std::uint64_t slot = 0; slot < kBanks * kRanks; ++slot) {
       for (std::uint64_t token = 0; token < kTokens; ++token) {
         const std::uint64_t row = slot * shape.tokens + token;
@@ -103,25 +109,37 @@ struct ExchangeRank {
 
   ExchangeView view() {
     return {.shape = shape,
-            .areas = layout.areas(false),
+            .areas = layout.areas(args.path == RowPath::ring),
             .homes = map.homes.data(),
             .first_replica = nullptr,
             .tables = RoutingTables::at(&routing_header, tables.data(), kRanks, shape)};
   }
   Call call(FarChannel& half) { return make_call(half.channel, &half.channel, kGeneration, 77); }
+  std::uint64_t row_bytes() const {
+    return std::uint64_t{args.path == RowPath::ring ? shape.ring_stride : shape.row_packs} * sizeof(Pack);
+  }
+  // The rows of few tokens: by slots of each bank and sender, by a ring of each bank.
+  std::uint64_t last_row() const {
+    const std::uint64_t tokens = args.tokens;
+    return args.path == RowPath::ring ? layout.ring_rows + tokens * kRanks * row_bytes()
+                                      : layout.rows + 5 * tokens * row_bytes();
+  }
   // Whether anything behind the rows of a sender's few tokens was touched. Nothing lies there, but offsets cut to 32
   // bits would lead there.
   bool strayed() const {
     const std::byte* const region = window.data() + kWindowHeaderBytes;
+    const bool ring = args.path == RowPath::ring;
+    const std::uint64_t together = ring ? kRanks : 1, slots = kBanks * kRanks / together;
     const auto touched = [&](std::uint64_t area, std::uint64_t row_bytes) {
-      for (std::uint64_t slot = 0; slot < kBanks * kRanks; ++slot) {
-        const std::byte* const rows = region + area + slot * shape.tokens * row_bytes;
-        if (Sparse::touched(rows + kTokens * row_bytes, rows + shape.tokens * row_bytes - 4096)) return true;
+      for (std::uint64_t slot = 0; slot < slots; ++slot) {
+        const std::byte* const rows = region + area + slot * shape.tokens * together * row_bytes;
+        if (Sparse::touched(rows + kTokens * together * row_bytes, rows + shape.tokens * together * row_bytes - 4096))
+          return true;
       }
       return false;
     };
-    return touched(layout.rows, shape.row_packs * sizeof(Pack)) ||
-           touched(layout.dispatch_bytes + layout.results, std::uint64_t{kColumns} * 2);
+    return touched(ring ? layout.ring_rows : layout.rows, row_bytes()) ||
+           touched(layout.dispatch_bytes + (ring ? layout.ring_results : layout.results), std::uint64_t{kColumns} * 2);
   }
 
   MoeExchangeArgs args;

@@ -164,8 +164,18 @@ std::vector<MoeCase> more_rows_than_room() {
   return cases;
 }
 
-std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks) {
-  MoeExchangeArgs with = small_exchange();
+namespace {
+
+// More tokens than the ring has places.
+MoeExchangeArgs small_exchange_on_ring() {
+  MoeExchangeArgs args = small_exchange();
+  args.tokens = 40;
+  args.path = RowPath::ring;
+  args.ring_rows = kRingPlaces;
+  return args;
+}
+
+void add_replicas(std::vector<ReplicaCase>& cases, MoeExchangeArgs with, std::uint32_t ranks) {
   std::vector<std::uint32_t> first;
   MoeExchangeArgs without = with;
   for (std::uint32_t expert = 0; expert < with.experts; ++expert) {
@@ -182,14 +192,21 @@ std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks) {
     const auto expert = static_cast<std::size_t>(id);
     return first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
   };
-  std::vector<ReplicaCase> cases;
-  for (const Batch& batch :
-       in_every_layout({{{.args = without, .tokens = {6, 4, 5}, .translate = translate}}}, ranks)) {
+  for (const Batch& batch : in_every_layout(
+           {{{.args = without, .tokens = {with.tokens, 4, with.tokens - 1}, .translate = translate}}}, ranks)) {
     with.layout = batch[0].args.layout;
     with.alignment = batch[0].args.alignment;
     with.capacity = batch[0].args.capacity;
     cases.push_back({with, batch[0]});
   }
+}
+
+}  // namespace
+
+std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks) {
+  std::vector<ReplicaCase> cases;
+  add_replicas(cases, small_exchange(), ranks);
+  add_replicas(cases, small_exchange_on_ring(), ranks);
   return cases;
 }
 
@@ -307,9 +324,12 @@ std::vector<PreparedMoe> results_of_all_bit_patterns() {
 
 std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t ranks) {
   std::vector<std::vector<PreparedMoe>> all;
-  for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6}, .any_bits = true}}}, ranks)) {
+  const auto all_live = [](const MoeExchangeArgs& args) {
+    return Batch{{.args = args, .tokens = {args.tokens}, .any_bits = true}};
+  };
+  for (const Batch& batch : in_every_layout({all_live(small_exchange()), all_live(small_exchange_on_ring())}, ranks)) {
     std::vector<PreparedMoe>& prepared = all.emplace_back();
-    for (const std::uint32_t live : {6u, 3u, 0u, 5u}) {
+    for (const std::uint32_t live : {batch[0].args.tokens, 3u, 0u, batch[0].args.tokens - 1}) {
       MoeCase c = batch[0];
       c.translate = [live](std::int64_t id, std::uint32_t rank, std::uint32_t token) {
         return token < live || (rank == 1 && live > 0) ? id : -1;

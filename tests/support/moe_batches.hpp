@@ -27,8 +27,8 @@ std::vector<Batch> sums_without_weights(std::uint32_t ranks);
 MoeCase rows_and_a_pad(std::uint32_t capacity);
 // One of two ranks has all experts and no room for all rows, or for the last row's padding: an error.
 std::vector<MoeCase> more_rows_than_room();
-// An exchange with replicas, and one whose experts are the replicas. In the latter the caller chooses among them by the
-// rule. `call` uses the latter, and Tokens::given has the ids for the former.
+// By slots and by a ring: an exchange with replicas, and one whose experts are the replicas. In the latter the caller
+// chooses among them by the rule. `call` uses the latter, and Tokens::given has the ids for the former.
 struct ReplicaCase {
   MoeExchangeArgs with;
   MoeCase call;
@@ -44,8 +44,8 @@ std::vector<PreparedMoe> results_of_all_bit_patterns();
 // Calls in every layout. Calls with even numbers have the same tokens each, and so have those with odd numbers: a graph
 // of the first of each kind serves all of that kind.
 std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks);
-// Calls in every layout. The first has the largest number of tokens, and in the others fewer tokens name experts. A
-// graph of the first serves all.
+// Calls in every layout, by slots and by a ring. The first has the largest number of tokens, and in the others fewer
+// tokens name experts. A graph of the first serves all.
 std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t ranks);
 // Calls in every layout, of two exchanges side by side that differ in row, top-k, weights and tokens.
 std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks);

@@ -247,13 +247,17 @@ struct CombineArgs {
   std::uint32_t round = 0;   // of this send: 0, then 1 …; ignored by the others
 };
 
-// Bytes that an exchange takes on each rank. docs/moe.md has the formula.
+// Bytes that an exchange takes on each rank, and tokens that its buffers hold. docs/moe.md has the formula.
 struct MoeExchangeMemory {
-  std::size_t dispatch = 0;  // receive buffers of dispatch, of one bank; there are two
-  std::size_t combine = 0;   // of combine, likewise
-  std::size_t tables = 0;    // routing that combine needs, of all handle slots, and weights that it is given
-  std::size_t window = 0;    // all of them: the device's memory taken, besides 20 KiB of control memory that last
-  std::size_t output = 0;    // of the caller: dispatch's rows and scales, and rank_major's ids and weights
+  std::size_t dispatch = 0;     // receive buffers of dispatch, of one bank; there are two
+  std::size_t combine = 0;      // of combine, likewise
+  std::size_t tables = 0;       // routing that combine needs, of all handle slots, and weights that it is given
+  std::size_t window = 0;       // all of them: the device's memory taken, besides 20 KiB of control memory that last
+  std::size_t output = 0;       // of the caller: dispatch's rows and scales, and rank_major's ids and weights
+  std::uint32_t ring_rows = 0;  // places for each rank's rows, as given or as chosen for 0; 0: there is no ring
+  // Most tokens of a rank in a half, a send or a wait alone. With a ring these are `ring_rows`, or the tokens that have
+  // slots, if they are more: halves by slots name their `most_tokens`.
+  std::uint32_t half_tokens = 0;
 };
 // If groups make different exchanges at once, every rank's window is as large as the largest.
 MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args);

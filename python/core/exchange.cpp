@@ -44,7 +44,7 @@ PyExchange created(const PyGroup& group, const MoeExchangeArgs& args) {
 
 nb::object memory_of_exchange(int ranks, const MoeExchangeArgs& args) {
   const MoeExchangeMemory memory = moe_exchange_memory(ranks, args);
-  return record("ExchangeMemory")(memory.window, memory.output);
+  return record("ExchangeMemory")(memory.window, memory.output, memory.ring_rows, memory.half_tokens);
 }
 
 nb::list read_host_counts(nb::handle words) {

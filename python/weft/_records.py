@@ -77,10 +77,12 @@ class MemoryUse(NamedTuple):
 
 
 class ExchangeMemory(NamedTuple):
-    """Bytes that an exchange takes on each rank."""
+    """Bytes that an exchange takes on each rank, and tokens that its buffers hold."""
 
     window: int  # its buffers and tables
     output: int  # of the caller: dispatch's outputs
+    ring_rows: int  # places for each rank's rows, as given or as chosen for 0; 0: there is no ring
+    half_tokens: int  # most tokens of a rank in a half, a send or a wait alone
 
 
 class HostCount(NamedTuple):

@@ -41,7 +41,9 @@ weft_code weft_moe_exchange_memory_of(int ranks, const weft_moe_exchange_args* a
                                     .combine = bytes.combine,
                                     .tables = bytes.tables,
                                     .window = bytes.window,
-                                    .output = bytes.output});
+                                    .output = bytes.output,
+                                    .ring_rows = bytes.ring_rows,
+                                    .half_tokens = bytes.half_tokens});
   });
 }
 

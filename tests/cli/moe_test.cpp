@@ -282,9 +282,19 @@ TEST(InfoMoe, CountsWhatAnExchangeTakes) {
       EXPECT_EQ(way.at("combine_bytes"), memory.combine);
       EXPECT_EQ(way.at("tables_bytes"), memory.tables);
       EXPECT_EQ(way.at("buffers_bytes"), memory.window);
+      EXPECT_EQ(way.at("ring_rows"), memory.ring_rows);
+      EXPECT_EQ(way.at("half_tokens"), memory.half_tokens);
       EXPECT_EQ(way.at("output_bytes"), memory.output);
     }
   }
+}
+
+// Others have no ring of Weft's.
+TEST(InfoMoe, TellsThePlacesOfARing) {
+  const auto ways = ways_of({"--ranks", "8", "--tokens", "4096", "--layout", "contiguous"});
+  EXPECT_EQ(ways.front().at("ring_rows"), 512);
+  EXPECT_EQ(ways.front().at("half_tokens"), 512);
+  EXPECT_FALSE(way_of(ways, "DeepEP V2", "bf16").contains("half_tokens"));
 }
 
 TEST(InfoMoe, ShowsOnlyTheLayoutAndRowsAskedFor) {

@@ -105,8 +105,34 @@ TEST(MoeMemory, OfARingIsBounded) {
   for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
     args.layout = layout;
     args.weights_at_combine = layout != RowLayout::rank_major;
-    for (const int ranks : {2, 4, 8}) EXPECT_LE(moe_exchange_memory(ranks, args).window, std::size_t{256} << 20);
+    for (int ranks = 2; ranks <= 8; ++ranks) EXPECT_LE(moe_exchange_memory(ranks, args).window, std::size_t{256} << 20);
   }
+}
+
+// Halves take the places of the ring, or the tokens that have slots; no more than there are.
+TEST(MoeMemory, TellsThePlacesAndTheTokensOfAHalf) {
+  const auto expect_tokens = [](int ranks, const MoeExchangeArgs& args, std::uint32_t places, std::uint32_t half) {
+    const MoeExchangeMemory memory = moe_exchange_memory(ranks, args);
+    EXPECT_EQ(memory.ring_rows, places) << ranks << " ranks, " << args.tokens << " tokens";
+    EXPECT_EQ(memory.half_tokens, half) << ranks << " ranks, " << args.tokens << " tokens";
+  };
+  MoeExchangeArgs args = odd_exchange();
+  expect_tokens(2, args, 0, 19);
+  args.path = RowPath::ring;
+  expect_tokens(2, args, 32, 19);
+  args.path = RowPath::automatic;
+  args.tokens = 16384;
+  expect_tokens(1, args, 4096, 4096);
+  expect_tokens(2, args, 2048, 2048);
+  expect_tokens(3, args, 1024, 1024);
+  expect_tokens(8, args, 512, 512);
+  args.slot_tokens = 700;
+  expect_tokens(8, args, 512, 700);
+  args.ring_rows = 1024;
+  expect_tokens(8, args, 1024, 1024);
+  args.tokens = 1025;
+  args.ring_rows = 0;
+  expect_tokens(2, args, 2048, 1025);
 }
 
 // Groups make their exchanges at the same time: each rank's window has the largest size.

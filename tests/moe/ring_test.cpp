@@ -118,6 +118,7 @@ TEST_P(MoeRing, RecordingsReplay) {
 // Halves take as many tokens as a ring has places. With more, nobody would free a place before the wait.
 TEST_P(MoeRing, HalvesTakeAsManyTokensAsThereArePlaces) {
   const MoeCase most = on_ring({more_tokens_than_places(GetParam())})[0][0];
+  EXPECT_EQ(moe_exchange_memory(static_cast<int>(GetParam()), most.args).half_tokens, kRingPlaces);
   MoeCase fits = most;
   fits.tokens = {kRingPlaces, 3};
   const PreparedMoe p = prepare(fits, GetParam(), 1), more = prepare(most, GetParam(), 2);

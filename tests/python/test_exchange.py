@@ -317,3 +317,7 @@ def test_memory_is_known_beforehand() -> None:
         exchange.free()
 
     run_ranks(2, work)
+        assert (memory.ring_rows, memory.half_tokens) == (0, TOKENS)
+        definition = {"tokens": 4096, "hidden": HIDDEN, "experts": EXPERTS, "top_k": TOP_K}
+        ring = weft.Exchange.memory(8, **definition)
+        assert (ring.ring_rows, ring.half_tokens) == (512, 512)

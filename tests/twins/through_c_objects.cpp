@@ -105,7 +105,13 @@ MoeExchangeMemory __wrap__ZN4weft19moe_exchange_memoryEiRKNS_15MoeExchangeArgsE(
   weft_moe_exchange_memory c;
   c.size = sizeof c;
   call_c(weft_moe_exchange_memory_of, ranks, &definition.c, &c);
-  return {.dispatch = c.dispatch, .combine = c.combine, .tables = c.tables, .window = c.window, .output = c.output};
+  return {.dispatch = c.dispatch,
+          .combine = c.combine,
+          .tables = c.tables,
+          .window = c.window,
+          .output = c.output,
+          .ring_rows = c.ring_rows,
+          .half_tokens = c.half_tokens};
 }
 
 MoeExchange __real__ZN4weft11MoeExchange6createERKNS_5GroupERKNS_15MoeExchangeArgsE(const Group&,

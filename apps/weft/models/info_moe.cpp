@@ -52,6 +52,7 @@ void add_ways(std::vector<MoeWay>& all, const ModelShape& model, const MoeWaysAr
 template <class Bytes>
 std::vector<std::string> cells_of(const MoeWay& way, Bytes bytes) {
   const auto part = [&](std::size_t of) { return of != 0 ? bytes(of) : std::string(); };
+  const auto number = [](std::uint32_t of) { return of != 0 ? std::to_string(of) : std::string(); };
   return {std::string(way.name),
           std::string(name(way.layout)),
           std::string(cast_name(way.cast)),
@@ -59,7 +60,9 @@ std::vector<std::string> cells_of(const MoeWay& way, Bytes bytes) {
           part(way.exchange.combine),
           part(way.exchange.tables),
           bytes(way.buffers),
-          bytes(way.output)};
+          bytes(way.output),
+          number(way.exchange.ring_rows),
+          number(way.exchange.half_tokens)};
 }
 
 }  // namespace
@@ -67,6 +70,8 @@ std::vector<std::string> cells_of(const MoeWay& way, Bytes bytes) {
 const char* const kMoeLegend =
     R"(buffers: all that the library takes. For Weft: two banks of dispatch and combine, and tables.
 output: the caller's tensors that dispatch fills: rows and scales; rank-major: ids and weights, too.
+places: for each rank's rows in Weft's ring; none: there is a slot for every token.
+halves: most tokens of a rank in a send or a wait alone; joined calls take all.
 The others' bytes are computed, for 8-byte expert ids and f32 scales:
   DeepEP V1: low-latency mode, csrc/legacy/config.hpp of github.com/deepseek-ai/DeepEP, July 2026
   DeepEP V2: ElasticBuffer, one NVLink domain, csrc/elastic/buffer.hpp there, July 2026; no pads in its output
@@ -85,14 +90,14 @@ std::vector<MoeWay> moe_ways(const ModelShape& model, const MoeWaysArgs& args) {
 }
 
 Table moe_table(const std::vector<MoeWay>& ways) {
-  Table table({"way", "layout", "rows", "dispatch", "combine", "tables", "buffers", "output"}, 3);
+  Table table({"way", "layout", "rows", "dispatch", "combine", "tables", "buffers", "output", "places", "halves"}, 3);
   for (const MoeWay& way : ways) table.add(cells_of(way, format_bytes));
   return table;
 }
 
 std::string to_csv(const std::vector<MoeWay>& ways) {
-  Table table(
-      {"way", "layout", "rows", "dispatch_bytes", "combine_bytes", "tables_bytes", "buffers_bytes", "output_bytes"});
+  Table table({"way", "layout", "rows", "dispatch_bytes", "combine_bytes", "tables_bytes", "buffers_bytes",
+               "output_bytes", "ring_rows", "half_tokens"});
   for (const MoeWay& way : ways) table.add(cells_of(way, [](std::size_t bytes) { return std::to_string(bytes); }));
   return table.csv();
 }
@@ -108,6 +113,9 @@ nlohmann::json to_json(const std::vector<MoeWay>& ways) {
   nlohmann::json all = nlohmann::json::array();
   for (const MoeWay& way : ways) {
     nlohmann::json one = way.exchange.window != 0 ? to_json(way.exchange) : nlohmann::json::object();
+    if (way.exchange.window != 0) {
+      one.update({{"ring_rows", way.exchange.ring_rows}, {"half_tokens", way.exchange.half_tokens}});
+    }
     one.update({{"way", way.name},
                 {"layout", name(way.layout)},
                 {"rows", cast_name(way.cast)},

@@ -65,6 +65,8 @@ typedef struct weft_moe_exchange_memory {
   size_t tables;
   size_t window;
   size_t output;
+  uint32_t ring_rows;
+  uint32_t half_tokens;
 } weft_moe_exchange_memory;
 weft_code weft_moe_exchange_memory_of(int ranks, const weft_moe_exchange_args* args, weft_moe_exchange_memory* memory);
 

@@ -206,16 +206,17 @@ struct DispatchArgs {
   // [rows], or null: the token of each row, as source rank · MoeExchangeArgs::tokens + token; −1 between an expert's
   // rows and the next multiple of `alignment`. Not for rank_major: a row's place gives its token.
   std::int32_t* output_sources = nullptr;
-  // rank_major: [ranks]: how many tokens came from each source: only these rows of the outputs below have a meaning.
-  // Optional in the other layouts.
+  // rank_major: [ranks]: how many tokens each source has in this call, with and without an expert here. Only these rows
+  // of the outputs below have a meaning. Optional in the other layouts.
   std::int32_t* source_tokens = nullptr;
   // [ranks], or null: nanoseconds that this dispatch, or its wait, waited for each source to begin it; 0 for this rank
   // itself. CPU ranks wait for sources in turn, so a source's time includes the waits for earlier sources.
   std::uint64_t* source_wait_ns = nullptr;
-  // [local experts + ranks], or null: the rows that came for each expert, as in `counts`, then the tokens of each
-  // source. Every layout has them. Read them by read_host_count(). On GPUs they are pinned host memory, at the address
-  // that the GPU uses too (cudaHostAlloc, cudaMallocHost); on CPU ranks any memory. Zero them before an exchange's
-  // first dispatch with them, as stamps of two exchanges may be equal.
+  // [local experts + ranks], or null: the rows that came for each expert, as in `counts`, then the tokens that each
+  // source has, as in `source_tokens`. So nothing says how many rows of an expert are of one source: `output_sources`
+  // does, on the device. Every layout has them. Read them by read_host_count(). On GPUs they are pinned host memory, at
+  // the address that the GPU uses too (cudaHostAlloc, cudaMallocHost); on CPU ranks any memory. Zero them before an
+  // exchange's first dispatch with them, as stamps of two exchanges may be equal.
   std::uint64_t* host_counts = nullptr;
   std::int32_t* output_ids = nullptr;  // rank_major: [rows, top_k]: local number of the expert; −1: lives elsewhere
   float* output_weights = nullptr;     // rank_major, if the exchange is weighted: [rows, top_k]; 0 if the id is −1

@@ -97,6 +97,7 @@ class AllReduceProgram final : public Program {
   std::uint32_t host_epoch(unsigned call) const;
   void begin_call(unsigned call, unsigned rank, unsigned thread);
   void read_symmetric(unsigned rank, std::optional<unsigned> thread);
+  std::uint32_t epoch_of(unsigned call) const;  // ops/moe/sim_moe.cpp
   void end_call(unsigned call, unsigned rank);
   void look_for_record(unsigned call, unsigned rank);
   void wait_for_overlap(unsigned call, unsigned rank);

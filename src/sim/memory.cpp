@@ -142,6 +142,9 @@ const char* Memory::broken_rule(Location at, unsigned index) const {
   if (awaited && from_peer && !before.read_by_owner) {
     return "overwrites a word that its reader has not read yet";
   }
+  if (kinds_[at] == AreaKind::told && before.rank != kNobody && before.value.word[0] == after.value.word[0]) {
+    return "tells the host a number twice with one stamp";
+  }
   if (kinds_[at] != AreaKind::slot) return nullptr;
   const bool data_before = !at_rest(before.value, widths_[at]);
   if (data_before && !before.read_by_owner) return "overwrites data that its reader has not read yet";

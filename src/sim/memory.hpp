@@ -45,6 +45,7 @@ enum class AreaKind : std::uint8_t {
   record,   // of a dispatch's lines: likewise, but lines that only renew the flag may be (ops/moe/moe_dispatch.hpp)
   word,     // no rule
   ignored,  // loads and stores are no steps, and loads find 0: words that no thread reads in this set-up
+  told,     // of words for a host that reads them at any time: none comes twice with one stamp, its lower half
 };
 
 struct Area {

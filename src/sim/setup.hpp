@@ -184,7 +184,7 @@ struct Setup {
   unsigned bound = 2;  // … this bound
   std::uint64_t deadline_ns = 0;
   unsigned pipeline_slots = 4, pipeline_packs = 1;
-  unsigned symmetric_bytes = 0;  // of each rank
+  unsigned symmetric_bytes = 0;  // of each rank; with an exchange: of DispatchArgs::host_counts
   Faults faults = {};
 
   bool is_odd(unsigned call, unsigned rank) const {
@@ -198,6 +198,7 @@ struct Setup {
   // Whether masks of columns without packs are simulated (wire/escaped.hpp); they take 32 steps for each row.
   bool empty_columns = false;
   bool has_exchange() const { return exchange.experts != 0; }
+  bool tells_counts() const { return has_exchange() && symmetric_bytes != 0; }
   // Whether warps copy in bulk (sim/copies.hpp).
   bool copies() const { return exchange.path == RowPath::ring; }
 };
@@ -217,6 +218,8 @@ std::vector<CallSetup> moe_in_rounds(const std::vector<Routing>& routings, const
 // Dispatches and combines on streams of their own. Each dispatch runs beside the combine of the one before. It takes a
 // handle slot when that handle slot's last combine has ended.
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles);
+// Dispatches that tell the host their counts (Setup::tells_counts).
+std::vector<CallSetup> telling_counts(std::vector<CallSetup> calls);
 // The same exchange, whose weights come with combine.
 MoeExchangeArgs weighed_late(MoeExchangeArgs args);
 // With rows of one pack, which travel bit for bit, and room for all of them.

@@ -216,9 +216,8 @@ detail::LocalState* World::local(unsigned group, unsigned rank) const {
 
 void World::build(Memory& memory) {
   base_ = memory.data();
-  const auto ranks = setup_.ranks;
-  channels_.assign(groups_.size() * ranks, {});
-  for (unsigned rank = 0; rank < ranks; ++rank) {
+  channels_.assign(groups_.size() * setup_.ranks, {});
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
     const std::string prefix = fmt::format("rank{}.", rank);
     // `first`: the number of the word at `begin`; `distance`: from one word to the next.
     const auto words = [&](std::size_t begin, std::size_t end, AreaKind kind, const std::string& name,
@@ -236,7 +235,8 @@ void World::build(Memory& memory) {
     words(host + kRecordOffset, host + kEventsOffset, AreaKind::word, "record");
     words(host + kEventsOffset, host + kHostBytes, AreaKind::word, "ended");
     const std::size_t symmetric = host + kHostBytes;
-    words(symmetric, symmetric + setup_.symmetric_bytes, AreaKind::word, "symmetric");
+    words(symmetric, symmetric + setup_.symmetric_bytes, setup_.tells_counts() ? AreaKind::told : AreaKind::word,
+          "symmetric");
     std::memset(base_ + symmetric, 0xa5, setup_.symmetric_bytes);  // like outputs from make_tensors()
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
@@ -287,12 +287,12 @@ void World::build(Memory& memory) {
       c.abort = abort_word(rank);
       c.record = record(rank, detail::kEnding);
       c.world_rank = rank;
-      c.world_size = ranks;
+      c.world_size = setup_.ranks;
       for (unsigned i = 0; i < size; ++i) {
         c.member[i] = groups_[group][i];
         c.region[i] = base_ + region_offset(group, groups_[group][i]);
       }
-      for (unsigned i = 0; i < ranks; ++i) c.window[i] = base_ + window_offset(i);
+      for (unsigned i = 0; i < setup_.ranks; ++i) c.window[i] = base_ + window_offset(i);
     }
   }
 }

@@ -37,11 +37,14 @@ class Words {
 std::vector<Batch> calls_in_every_layout(std::uint32_t ranks) {
   MoeExchangeArgs args = small_exchange();
   args.capacity = ranks * args.tokens * args.top_k;
-  return in_every_layout({{{.args = args, .tokens = {6, 0, 3}},
-                           {.args = args, .tokens = {2, 5}, .choice = Choice::holes},
-                           {.args = args, .tokens = {4}, .choice = Choice::one_expert},
-                           {.args = args, .tokens = {0}}}},
-                         ranks);
+  std::vector<Batch> batches = in_every_layout({{{.args = args, .tokens = {6, 0, 3}},
+                                                 {.args = args, .tokens = {2, 5}, .choice = Choice::holes},
+                                                 {.args = args, .tokens = {4}, .choice = Choice::one_expert},
+                                                 {.args = args, .tokens = {0}}}},
+                                               ranks);
+  const std::vector<Batch> by_ring = on_ring(batches);
+  batches.insert(batches.end(), by_ring.begin(), by_ring.end());
+  return batches;
 }
 
 // Joined calls and halves, where the wait writes. All words of a call have one stamp, and the next call another.
@@ -167,22 +170,25 @@ TEST(MoeHostCountsFaults, AreToldBeforeAnOverflow) {
   args.top_k = 1;
   args.capacity = 2;
   args.rank_of_expert.assign(args.experts, 1);
-  const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = Choice::one_expert}, 2, 5);
-  const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
-    const MoeExchange exchange = MoeExchange::create(communicator, args);
-    Words words(exchange.local_experts() + 2);
-    CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
-    DispatchArgs to = moe.dispatch();
-    to.host_counts = words.data();
-    try {
-      exchange.combine(moe.combine(exchange.dispatch(to)));
-    } catch (const Error&) {
-      if (number == 1) words.check(host_counts(exchange, p), 0);
-      throw;
-    }
-  });
-  expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
-  expect_fault(endings[1], {Errc::overflow}, "the experts' rank");
+  const MoeCase by_slots{.args = args, .tokens = {6}, .choice = Choice::one_expert};
+  for (const MoeCase& c : {by_slots, on_ring({{by_slots}}).front().front()}) {
+    const PreparedMoe p = prepare(c, 2, 5);
+    const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
+      const MoeExchange exchange = MoeExchange::create(communicator, c.args);
+      Words words(exchange.local_experts() + 2);
+      CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
+      DispatchArgs to = moe.dispatch();
+      to.host_counts = words.data();
+      try {
+        exchange.combine(moe.combine(exchange.dispatch(to)));
+      } catch (const Error&) {
+        if (number == 1) words.check(host_counts(exchange, p), 0);
+        throw;
+      }
+    });
+    expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
+    expect_fault(endings[1], {Errc::overflow}, "the experts' rank");
+  }
 }
 
 }  // namespace

@@ -146,6 +146,16 @@ bool AllReduceProgram::takes_ring(const CallSetup& dispatch) const {
   return plan_of(world_).shape(0).ring_rows != 0 && !dispatch.by_slots;
 }
 
+// Of the call's channel, replays included.
+std::uint32_t AllReduceProgram::epoch_of(unsigned call) const {
+  std::uint32_t epoch = setup_.start_epoch;
+  for (unsigned before = 0; before < call; ++before) {
+    const CallSetup& spec = setup_.calls[before];
+    epoch += spec.begins_epoch() && spec.group == setup_.calls[call].group;
+  }
+  return epoch;
+}
+
 void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.calls[call];
   const detail::ExchangeView exchange = exchange_view(call, rank);
@@ -155,6 +165,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   const std::size_t given = input_row_bytes(shape), row = sent_row_bytes(shape), scale = sent_scale_bytes(shape);
   const bool by_rank = shape.layout == RowLayout::rank_major, contiguous = shape.layout == RowLayout::expert_contiguous;
   const std::size_t rows = shape.rows, entries = by_rank ? rows * shape.top_k : 0;
+  const std::size_t host_words = setup_.tells_counts() ? std::size_t{shape.local} + setup_.ranks : 0;
   Pieces pieces;
   const std::size_t input = pieces.take(tokens * given), scales = pieces.take(std::size_t{tokens} * shape.scale_bytes),
                     topk = pieces.take(ids.size() * 8), weights = pieces.take(ids.size() * 4),
@@ -162,7 +173,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                     counts = pieces.take(std::size_t{shape.local} * 4),
                     offsets = pieces.take(contiguous ? (std::size_t{shape.local} + 1) * 4 : 0),
                     sources = pieces.take(by_rank ? 0 : rows * 4), source_tokens = pieces.take(setup_.ranks * 4u),
-                    local_ids = pieces.take(entries * 4), local_weights = pieces.take(entries * 4);
+                    local_ids = pieces.take(entries * 4), local_weights = pieces.take(entries * 4),
+                    host_counts = pieces.take(host_words * 8);
   const Mapped at = map(make_tensors(call, rank, pieces.end));
   Tensors& t = tensors(call, rank);
   t.output_offset = at.skew + output;
@@ -183,6 +195,12 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     at.put(t.initial, weights + std::size_t{i} * 4, &weight, 1);
   }
   t.expected = t.initial;
+  // A reader behind the call copies the words to the tensors.
+  if (host_words != 0) t.symmetric.push_back({.from = 0, .to = at.skew + host_counts, .bytes = host_words * 8});
+  const auto tell = [&](std::size_t word, std::uint32_t count) {
+    const std::uint64_t told = std::uint64_t{count} << 32 | (epoch_of(call) << 1 | 1u);
+    if (host_words != 0) at.put(t.expected, host_counts + word * 8, &told, 1);
+  };
   const auto by_expert = arrivals(call);
   const auto begins = beginnings(by_expert);
   const auto& homes = plan_of(world_).map().homes;
@@ -192,6 +210,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     if (home != rank) continue;
     const auto count = static_cast<std::int32_t>(by_expert[expert].size());
     at.put(t.expected, counts + std::size_t{local} * 4, &count, 1);
+    tell(local, static_cast<std::uint32_t>(count));
     for (std::size_t place = 0; place < by_expert[expert].size(); ++place) {
       const Arrival& arrival = by_expert[expert][place];
       const std::optional<std::size_t> to = row_of(arrival, place, begins[expert]);
@@ -220,6 +239,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const std::vector<std::int64_t>& chosen = ids_of(spec, source);
     const auto count = static_cast<std::uint32_t>(chosen.size()) / shape.top_k;
     at.put(t.expected, source_tokens + source * 4u, &count, 1);
+    tell(shape.local + source, count);
     for (std::uint32_t i = 0; by_rank && i < chosen.size(); ++i) {
       const std::optional<std::uint32_t> replica = replica_of(chosen[i], source, i / shape.top_k);
       const detail::ExpertHome home = replica ? homes[*replica] : detail::ExpertHome{~0u, 0};
@@ -232,27 +252,28 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   }
   const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
   const auto floats = reinterpret_cast<const float*>(at.memory + weights);
-  detail::DispatchWork work{.exchange = exchange,
-                            .phases = spec.phases,
-                            .input = at.memory + input,
-                            .scales = at.memory + scales,
-                            .ids = at.memory + topk,
-                            .weights = floats,
-                            .tokens = tokens,
-                            .senders = world_.grid(call, rank).senders,
-                            .wide_ids = spec.wide_ids,
-                            .discard = spec.discard,
-                            .output = at.memory + output,
-                            .output_scales = at.memory + output_scales,
-                            .counts = words(counts),
-                            .offsets = contiguous ? words(offsets) : nullptr,
-                            .sources = by_rank ? nullptr : words(sources),
-                            .source_tokens = words(source_tokens),
-                            .source_wait_ns = nullptr,
-                            .host_counts = nullptr,
-                            .local_ids = by_rank ? words(local_ids) : nullptr,
-                            .local_weights = reinterpret_cast<float*>(words(local_weights)),
-                            .rounds = rounds_of(spec, shape.most_local)};
+  detail::DispatchWork work{
+      .exchange = exchange,
+      .phases = spec.phases,
+      .input = at.memory + input,
+      .scales = at.memory + scales,
+      .ids = at.memory + topk,
+      .weights = floats,
+      .tokens = tokens,
+      .senders = world_.grid(call, rank).senders,
+      .wide_ids = spec.wide_ids,
+      .discard = spec.discard,
+      .output = at.memory + output,
+      .output_scales = at.memory + output_scales,
+      .counts = words(counts),
+      .offsets = contiguous ? words(offsets) : nullptr,
+      .sources = by_rank ? nullptr : words(sources),
+      .source_tokens = words(source_tokens),
+      .source_wait_ns = nullptr,
+      .host_counts = host_words != 0 ? reinterpret_cast<std::uint64_t*>(world_.symmetric(rank)) : nullptr,
+      .local_ids = by_rank ? words(local_ids) : nullptr,
+      .local_weights = reinterpret_cast<float*>(words(local_weights)),
+      .rounds = rounds_of(spec, shape.most_local)};
   const auto kernel = [&] {
     const detail::DispatchQuery query{.type = setup_.exchange.type,
                                       .cast = exchange.shape.cast,

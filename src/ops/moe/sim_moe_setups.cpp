@@ -51,6 +51,11 @@ std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handl
   return calls;
 }
 
+std::vector<CallSetup> telling_counts(std::vector<CallSetup> calls) {
+  for (CallSetup& call : calls) call.symmetric = call.moving == Moving::dispatch;
+  return calls;
+}
+
 MoeExchangeArgs weighed_late(MoeExchangeArgs args) {
   args.weights_at_combine = true;
   return args;
@@ -107,6 +112,14 @@ std::vector<Setup> small_moe_setups() {
        .one_thread = true,
        .payload = special,
        .calls = rounds,
+       .exchange = exchange_of(1, 2, 1)},
+      // The host's words have stamps on both sides of the epochs' wrap.
+      {.name = "moe-host-counts",
+       .atomic_bytes = 8,
+       .start_epoch = 0xfffffffeu,
+       .calls = telling_counts(two_rounds),
+       .bound = 1,
+       .symmetric_bytes = 3 * sizeof(std::uint64_t),
        .exchange = exchange_of(1, 2, 1)},
       {.name = "moe-cast", .calls = two_rounds, .bound = 1, .exchange = cast(RowCast::fp8, 1, 2, 1)},
       {.name = "moe-beside",

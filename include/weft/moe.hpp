@@ -186,7 +186,14 @@ struct DispatchArgs {
   const void* topk_ids = nullptr;  // [tokens, top_k] i32, or i64; an id outside 0 … experts − 1 stands for none
   bool topk_ids_are_i64 = false;
   const float* topk_weights = nullptr;  // [tokens, top_k], if the exchange is weighted; ignored if combine takes them
-  std::uint32_t tokens = 0;             // of this rank, 0 … MoeExchangeArgs::tokens; ranks may differ
+  // Instead of topk_ids, rows by rank: [tokens, ranks] bytes. A token goes to each rank whose byte is not 0. Only for
+  // an exchange of as many experts as ranks, expert r on rank r, and of as large a top_k. An exchange of
+  // expert_contiguous then puts a rank's rows one behind the other, in (source rank, token) order.
+  const std::uint8_t* rank_mask = nullptr;
+  // With rank_mask: [tokens, ranks]. Dispatch, or its send, writes the ids that follow, r or −1, before it reads them.
+  // No tensor of the call overlaps them.
+  std::int32_t* mask_ids = nullptr;
+  std::uint32_t tokens = 0;  // of this rank, 0 … MoeExchangeArgs::tokens; ranks may differ
   // The most tokens that a rank has in this call: every rank gives the same number, and none has more. A call whose
   // ranks differ ends with Errc::mismatch. Up to MoeExchangeArgs::slot_tokens, rows of an exchange with a ring take
   // slots, here and in the combine. 0: not known, so they take the ring. Engines know it: they pad batches to the size

@@ -10,13 +10,16 @@ namespace weft::python {
 namespace {
 
 struct Inputs {
-  nb::handle input, topk_ids, topk_weights, scales;
+  nb::handle input, topk_ids, topk_weights, scales, rank_mask, mask_ids;
 };
 void take_inputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tensors, const Inputs& given) {
-  const Tensor &ids = tensors.input("topk_ids", given.topk_ids), &rows = tensors.input("input", given.input);
+  const Tensor& rows = tensors.input("input", given.input);
+  const std::optional<Tensor> ids = tensors.optional("topk_ids", given.topk_ids, Access::read);
+  const std::optional<Tensor> mask = tensors.optional("rank_mask", given.rank_mask, Access::read);
+  const std::optional<Tensor> mask_ids = tensors.optional("mask_ids", given.mask_ids, Access::write);
   const std::optional<Tensor> weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
   const std::optional<Tensor> scales = tensors.optional("scales", given.scales, Access::read);
-  set_inputs(args, shapes, {&rows, &ids, address(weights), address(scales)});
+  set_inputs(args, shapes, {&rows, address(ids), address(weights), address(scales), address(mask), address(mask_ids)});
 }
 
 void take_outputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tensors, nb::handle output,
@@ -48,12 +51,13 @@ PyHandle named(const PyExchange& self, const DispatchHandle& handle) {
 }
 
 PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, nb::handle topk_ids,
-                  nb::handle topk_weights, nb::handle scales, nb::handle stream, std::uint32_t tag, bool discard,
-                  nb::handle rounds, std::uint32_t most_tokens, int blocks, int threads, const nb::kwargs& outputs) {
+                  nb::handle topk_weights, nb::handle scales, nb::handle rank_mask, nb::handle mask_ids,
+                  nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens,
+                  int blocks, int threads, const nb::kwargs& outputs) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.most_tokens = most_tokens, .discard = discard, .rounds = given.rounds()};
-    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales});
+    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
     take_outputs(args, shapes, tensors, output, outputs);
     return args;
   };
@@ -61,12 +65,13 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
 }
 
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
-                       nb::handle scales, nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds,
-                       std::uint32_t most_tokens, int blocks, int threads) {
+                       nb::handle scales, nb::handle rank_mask, nb::handle mask_ids, nb::handle stream,
+                       std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens, int blocks,
+                       int threads) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.most_tokens = most_tokens, .discard = discard, .rounds = given.rounds()};
-    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales});
+    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
     return args;
   };
   return named(self,
@@ -148,16 +153,17 @@ void combine_wait(const PyExchange& self, nb::handle output, const PyHandle& han
 
 void bind_dispatch(nb::class_<PyExchange>& exchange) {
   exchange
-      .def(
-          "dispatch", dispatch, nb::arg("output"), nb::arg("input"), nb::arg("topk_ids"),
-          nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
-          nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1,
-          nb::arg("most_tokens") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
-          nb::sig("def dispatch(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
-                  "scales: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
-                  "rounds: object = 1, most_tokens: int = 0, blocks: int = 0, threads: int = 0, **outputs: object) "
-                  "-> DispatchHandle"),
-          R"doc(
+      .def("dispatch", dispatch, nb::arg("output"), nb::arg("input"), nb::arg("topk_ids") = nb::none(),
+           nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
+           nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
+           nb::sig("def dispatch(self, output: object, input: object, topk_ids: object = None, "
+                   "topk_weights: object = None, *, scales: object = None, rank_mask: object = None, "
+                   "mask_ids: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
+                   "rounds: object = 1, most_tokens: int = 0, blocks: int = 0, threads: int = 0, **outputs: object) "
+                   "-> DispatchHandle"),
+           R"doc(
 Sends this rank's tokens to the ranks of their experts, and takes the rows of this rank's own.
 
 input: [tokens, hidden]; topk_ids: [tokens, top_k] i32 or i64, others than 0 … experts − 1 stand for none;
@@ -169,16 +175,20 @@ Further outputs, by name: output_scales (f32, or bytes); counts i32 [local exper
 source_wait_ns u64 [ranks]; host_counts u64 [local experts + ranks] in pinned memory of the host; output_ids i32 and
 output_weights f32 [output_rows, top_k] (rank_major).
 
+rank_mask: instead of topk_ids, bool or u8 [tokens, ranks]: the ranks that get a token's row. For an exchange of as many
+experts as ranks, expert r on rank r, and of as large a top_k. mask_ids: i32 of the same shape, which this writes.
 discard: the handle slot taken may still wait for its combine, which is then never called.
 rounds: in which rows are sent (dispatch_send). The peers must divide alike.
 most_tokens: the most that a rank has in this call, the same on every rank; 0: not known. Up to the exchange's
 slot_tokens rows take slots instead of the ring, here and in combine.)doc")
-      .def("dispatch_send", dispatch_send, nb::arg("input"), nb::arg("topk_ids"), nb::arg("topk_weights") = nb::none(),
-           nb::kw_only(), nb::arg("scales") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
-           nb::sig("def dispatch_send(self, input: object, topk_ids: object, topk_weights: object = None, *, "
-                   "scales: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
+      .def("dispatch_send", dispatch_send, nb::arg("input"), nb::arg("topk_ids") = nb::none(),
+           nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
+           nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def dispatch_send(self, input: object, topk_ids: object = None, topk_weights: object = None, *, "
+                   "scales: object = None, rank_mask: object = None, mask_ids: object = None, stream: object = None, "
+                   "tag: int = 0, discard: bool = False, "
                    "rounds: object = 1, most_tokens: int = 0, blocks: int = 0, threads: int = 0) -> DispatchHandle"),
            R"doc(
 The first half of dispatch: waits for no rank. Sends and waits take turns.
@@ -186,7 +196,7 @@ The first half of dispatch: waits for no rank. Sends and waits take turns.
 rounds: into which each rank's experts are divided: their number (1 to 16, as even as possible), or the experts of each
 of them, as many together as the rank has that holds most. Such a dispatch has a wait for each round, and its combine
 may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
-weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens: as in dispatch.)doc")
+weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, rank_mask, mask_ids: as in dispatch.)doc")
       .def(
           "dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(), nb::arg("round") = 0,
           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,

@@ -54,17 +54,34 @@ GivenRounds given_rounds(nb::handle given) {
   return GivenRounds(std::move(experts));
 }
 
+namespace {
+
+// The tokens of a routing: ids, or a mask.
+std::size_t tokens_of(const char* name, const Tensor& routing, std::size_t width, std::size_t most) {
+  if (routing.dimensions != 2 || static_cast<std::size_t>(routing.shape[1]) != width)
+    reject(fmt::format("{}: shape {}; it must be [tokens, {}]", name, routing.shape_text(), width));
+  const auto tokens = static_cast<std::size_t>(routing.shape[0]);
+  if (tokens > most) reject(fmt::format("{}: {} tokens; the exchange is for {} at most", name, tokens, most));
+  return tokens;
+}
+
+}  // namespace
+
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given) {
-  const Tensor& ids = *given.topk_ids;
-  if (ids.dimensions != 2 || ids.shape[1] != shapes.args.top_k)
-    reject(fmt::format("topk_ids: shape {}; it must be [tokens, {}]", ids.shape_text(), shapes.args.top_k));
-  const auto tokens = static_cast<std::size_t>(ids.shape[0]);
-  if (tokens > shapes.args.tokens)
-    reject(fmt::format("topk_ids: {} tokens; the exchange is for {} at most", tokens, shapes.args.tokens));
+  const Tensor *const ids = given.topk_ids, *const mask = given.rank_mask;
+  if ((ids == nullptr) == (mask == nullptr)) reject("topk_ids: give either them or rank_mask");
+  const std::size_t tokens = ids != nullptr ? tokens_of("topk_ids", *ids, shapes.args.top_k, shapes.args.tokens)
+                                            : tokens_of("rank_mask", *mask, shapes.ranks, shapes.args.tokens);
   const std::size_t entries = tokens * shapes.args.top_k;
   args.tokens = static_cast<std::uint32_t>(tokens);
-  args.topk_ids = checked<void>("topk_ids", ids, {entries, "i32", "i64"});
-  args.topk_ids_are_i64 = name_of(ids.type) == "i64";
+  if (ids != nullptr) {
+    args.topk_ids = checked<void>("topk_ids", *ids, {entries, "i32", "i64"});
+    args.topk_ids_are_i64 = name_of(ids->type) == "i64";
+  } else {
+    args.rank_mask = checked<std::uint8_t>("rank_mask", *mask, {tokens * shapes.ranks, "bool", "u8"});
+  }
+  if (given.mask_ids != nullptr)
+    args.mask_ids = checked<std::int32_t>("mask_ids", *given.mask_ids, {tokens * shapes.ranks, "i32"});
   args.input = checked<void>("input", *given.input, shapes.exchanged(tokens, false));
   if (given.topk_weights != nullptr)
     args.topk_weights = checked<float>("topk_weights", *given.topk_weights, {entries, "f32", {}, shapes.args.top_k});

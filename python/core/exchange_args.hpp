@@ -33,7 +33,7 @@ std::size_t cast_scale_bytes(std::size_t rows, std::size_t columns, RowCast cast
 
 // Null: the call has none.
 struct DispatchInputs {
-  const Tensor *input, *topk_ids, *topk_weights, *scales;
+  const Tensor *input, *topk_ids, *topk_weights, *scales, *rank_mask = nullptr, *mask_ids = nullptr;
 };
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given);
 

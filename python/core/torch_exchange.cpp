@@ -51,7 +51,7 @@ GivenRounds given_rounds(Stack& stack) {
 
 // The tensors of a dispatch, in the schema's order.
 struct DispatchTensors {
-  std::optional<Tensor> handle, input, topk_ids, topk_weights, scales, output;
+  std::optional<Tensor> handle, input, topk_ids, topk_weights, scales, rank_mask, mask_ids, output;
   std::optional<Tensor> others[std::size(kDispatchOutputs)];
 };
 
@@ -64,9 +64,11 @@ void dispatch(Stack& stack) {
   tensors.handle = stack.tensor();
   if constexpr (half != Half::wait) {
     tensors.input = stack.tensor();
-    tensors.topk_ids = stack.tensor();
+    tensors.topk_ids = stack.optional();
     tensors.topk_weights = stack.optional();
     tensors.scales = stack.optional();
+    tensors.rank_mask = stack.optional();
+    tensors.mask_ids = stack.optional();
   }
   if constexpr (half != Half::send) {
     tensors.output = stack.tensor();
@@ -90,11 +92,12 @@ void dispatch(Stack& stack) {
           args.tokens = read_handle(*tensors.handle).tokens;
         }
         if constexpr (half != Half::wait) {
-          for (const auto* tensor : {&tensors.input, &tensors.topk_ids, &tensors.topk_weights, &tensors.scales})
+          for (const auto* tensor : {&tensors.input, &tensors.topk_ids, &tensors.topk_weights, &tensors.scales,
+                                     &tensors.rank_mask, &tensors.mask_ids})
             if (*tensor) check_device(of.group, **tensor);
           set_inputs(args, shapes,
                      {address(tensors.input), address(tensors.topk_ids), address(tensors.topk_weights),
-                      address(tensors.scales)});
+                      address(tensors.scales), address(tensors.rank_mask), address(tensors.mask_ids)});
           static_cast<void>(handle_words(*tensors.handle));
         }
         if constexpr (half != Half::send) {
@@ -157,7 +160,8 @@ void combine(Stack& stack) {
 }  // namespace
 
 const std::vector<Operator>& exchange_operators() {
-  static constexpr const char* kInputs = "Tensor input, Tensor topk_ids, Tensor? topk_weights, Tensor? scales";
+  static constexpr const char* kInputs =
+      "Tensor input, Tensor? topk_ids, Tensor? topk_weights, Tensor? scales, Tensor? rank_mask, Tensor(l!)? mask_ids";
   static constexpr const char* kOutputs =
       "Tensor(b!) output, Tensor(c!)? output_scales, Tensor(d!)? counts, Tensor(e!)? offsets, "
       "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "

@@ -54,6 +54,8 @@ struct Mirror<weft_dispatch_args> {
     copy(c.rounds, cpp.rounds.count);
     copy(c.rounds_experts, cpp.rounds.experts);
     copy(c.round, cpp.round);
+    copy(c.rank_mask, cpp.rank_mask);
+    copy(c.mask_ids, cpp.mask_ids);
   }
 };
 

@@ -20,7 +20,8 @@ std::span<const std::span<const Kernel>> all_kernels() {
       kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),   kernels_of<MoeFamily>(),
       kernels_of<NormFamily>(),      kernels_of<TakeFamily>(),   kernels_of<MessageFamily>(),
       kernels_of<RejectionFamily>(), kernels_of<ColumnFamily>(), kernels_of<CrossingFamily>(),
-      kernels_of<LayerFamily>(),     kernels_of<TopKFamily>(),   kernels_of<NormedCrossingFamily>()};
+      kernels_of<LayerFamily>(),     kernels_of<TopKFamily>(),   kernels_of<NormedCrossingFamily>(),
+      kernels_of<MaskFamily>()};
   return families;
 }
 

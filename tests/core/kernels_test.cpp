@@ -134,6 +134,8 @@ TEST(Kernels, DispatchAndCombine) {
     }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::MoeFamily>().size());
+  found.add(detail::MaskIdsQuery{});
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::MoeFamily>().size() + 1);
 }
 
 TEST(Kernels, Norms) {

@@ -259,6 +259,44 @@ def test_weights_that_combine_is_given(halves: bool) -> None:
     run_ranks(2, work)
 
 
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_mask_sends_rows_to_ranks(halves: bool) -> None:
+    ranks, tokens = 2, 5
+    random = np.random.default_rng(5)
+    mask = random.random((ranks, tokens, ranks)) < 0.5
+    mask[0, 0], mask[1, 0] = True, False
+    rows = random.integers(0x3F00, 0x4000, (ranks, tokens, HIDDEN)).astype(np.uint16)
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        exchange = weft.Exchange.create(
+            rank.world,
+            tokens=tokens,
+            hidden=HIDDEN,
+            experts=ranks,
+            top_k=ranks,
+            weighted=False,
+            layout="expert_contiguous",
+        )
+        got = np.zeros((exchange.output_rows, HIDDEN), np.uint16)
+        view, x = weft.Tensor(got, "bf16"), weft.Tensor(rows[me].copy(), "bf16")
+        counts, offsets = np.zeros(1, np.int32), np.zeros(2, np.int32)
+        given: dict[str, Any] = {"rank_mask": mask[me].copy(), "mask_ids": np.full((tokens, ranks), 9, np.int32)}
+        if halves:
+            handle = exchange.dispatch_send(x, **given)
+            exchange.dispatch_wait(handle, view, counts=counts, offsets=offsets)
+        else:
+            handle = exchange.dispatch(view, x, counts=counts, offsets=offsets, **given)
+        wanted = np.concatenate([rows[source][mask[source, :, me]] for source in range(ranks)])
+        assert counts[0] == len(wanted)
+        assert (got[: len(wanted)] == wanted).all()
+        assert (given["mask_ids"] == np.where(mask[me], np.arange(ranks), -1)).all()
+        with pytest.raises(weft.Error, match="topk_ids: give either them or rank_mask"):
+            exchange.dispatch(view, x, counts=counts, offsets=offsets)
+
+    run_ranks(ranks, work)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "short output": ({"output": np.zeros((3, HIDDEN), np.uint8)}, "output: elements are u8; they must be bf16"),
     "short rows": ({"output": weft.Tensor(np.zeros((3, HIDDEN), np.uint16), "bf16")}, "384 elements; 3840 are needed"),
@@ -310,6 +348,10 @@ def test_memory_is_known_beforehand() -> None:
         before = rank.memory.window
         exchange = weft.Exchange.create(rank.world, tokens=TOKENS, hidden=HIDDEN, experts=EXPERTS, top_k=TOP_K)
         memory = weft.Exchange.memory(2, tokens=TOKENS, hidden=HIDDEN, experts=EXPERTS, top_k=TOP_K)
+        assert (memory.ring_rows, memory.half_tokens) == (0, TOKENS)
+        definition = {"tokens": 4096, "hidden": HIDDEN, "experts": EXPERTS, "top_k": TOP_K}
+        ring = weft.Exchange.memory(8, **definition)
+        assert (ring.ring_rows, ring.half_tokens) == (512, 512)
         assert rank.memory.window - before == memory.window
         # Rows of bf16, and nothing else: they are not cast.
         local = -(-EXPERTS // 2)
@@ -317,7 +359,3 @@ def test_memory_is_known_beforehand() -> None:
         exchange.free()
 
     run_ranks(2, work)
-        assert (memory.ring_rows, memory.half_tokens) == (0, TOKENS)
-        definition = {"tokens": 4096, "hidden": HIDDEN, "experts": EXPERTS, "top_k": TOP_K}
-        ring = weft.Exchange.memory(8, **definition)
-        assert (ring.ring_rows, ring.half_tokens) == (512, 512)

@@ -221,6 +221,26 @@ class Case:
         exchange.combine(results, rows, handle, self.tokens, topk_weights=self.topk_weights)
         return [rows, counts, results]
 
+    def masked(self) -> tuple[weft.torch.Exchange, torch.Tensor, torch.Tensor]:
+        """An exchange of an expert for each rank, rows for its output, and a mask of ranks."""
+        self.exchanged()
+        if not hasattr(self, "by_mask"):
+            ranks = self.group.size
+            definition = {"tokens": 4, "hidden": 64, "experts": ranks, "top_k": ranks, "handles": 64}
+            self.by_mask = weft.torch.Exchange(self.group, **definition, weighted=False, layout="expert_contiguous")
+            self.mask = torch.tensor([[(self.rank + 2 * i + to) % 3 > 0 for to in range(ranks)] for i in range(4)])
+            self.mask = self.mask.to(self.device)
+        rows = torch.zeros(self.by_mask.output_rows, 64, dtype=torch.bfloat16, device=self.device)
+        return self.by_mask, rows, self.mask
+
+    def rows_by_mask(self) -> list[torch.Tensor]:
+        exchange, rows, mask = self.masked()
+        counts = torch.empty(1, dtype=torch.int32, device=self.device)
+        offsets, results = torch.empty(2, dtype=torch.int32, device=self.device), torch.empty_like(self.tokens)
+        handle = exchange.dispatch(rows, self.tokens, rank_mask=mask, counts=counts, offsets=offsets)
+        exchange.combine(results, rows, handle, self.tokens)
+        return [rows, counts, results]
+
     def dispatch_and_combine(self) -> list[torch.Tensor]:
         exchange, rows, ids, weights, results = self.exchanged()
         counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
@@ -289,4 +309,5 @@ NAMES = [
     "combine_with_weights",
     "halves_of_an_exchange",
     "rounds_of_an_exchange",
+    "rows_by_mask",
 ]

@@ -105,6 +105,13 @@ def through_core(case: Case, name: str) -> list[bytes]:
         handle = exchange.dispatch(rows_of_all, case.tokens, ids, weights, counts=counts)
         exchange.combine(results, rows_of_all, handle, case.tokens)
         return [bits(rows_of_all), counts.tobytes(), bits(results)]
+    if name == "rows_by_mask":  # by ids that say the same
+        made, rows_of_all, mask = case.masked()
+        exchange, counts, offsets = made.exchange, np.empty(1, np.int32), np.empty(2, np.int32)
+        ids, results = np.where(mask.cpu().numpy(), np.arange(ranks), -1).astype(np.int32), torch.empty_like(case.tokens)
+        handle = exchange.dispatch(rows_of_all, case.tokens, ids, counts=counts, offsets=offsets)
+        exchange.combine(results, rows_of_all, handle, case.tokens)
+        return [bits(rows_of_all), counts.tobytes(), bits(results)]
     table = np.empty(case.table, np.int32)
     core.all_gather_counts(table, case.words)
     return [table.tobytes()]

@@ -27,6 +27,8 @@ weft_dispatch_args c_of(const DispatchArgs& args) {
   c.rounds_experts = args.rounds.experts;
   c.round = args.round;
   c.most_tokens = args.most_tokens;
+  c.rank_mask = args.rank_mask;
+  c.mask_ids = args.mask_ids;
   fill_launch(c, args);
   return c;
 }

@@ -121,6 +121,8 @@ typedef struct weft_dispatch_args {
   uint32_t round;
   uint32_t most_tokens;
   uint32_t reserved;  // 0
+  const uint8_t* rank_mask;
+  int32_t* mask_ids;
 } weft_dispatch_args;
 weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size);
 

@@ -43,10 +43,11 @@ class Exchange:
         self,
         output: torch.Tensor,
         input: torch.Tensor,
-        topk_ids: torch.Tensor,
+        topk_ids: torch.Tensor | None = None,
         topk_weights: torch.Tensor | None = None,
         *,
         scales: torch.Tensor | None = None,
+        rank_mask: torch.Tensor | None = None,
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
@@ -55,9 +56,13 @@ class Exchange:
         threads: int = 0,
         **outputs: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle."""
+        """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle.
+
+        rank_mask: instead of topk_ids, bool or u8 [tokens, ranks]: the ranks that get a token's row. The memory for the
+        ids that follow is made here.
+        """
         handle = torch.empty(4, dtype=torch.int64)
-        inputs = input, topk_ids, topk_weights, scales
+        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask)
         end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
         return handle
@@ -65,10 +70,11 @@ class Exchange:
     def dispatch_send(
         self,
         input: torch.Tensor,
-        topk_ids: torch.Tensor,
+        topk_ids: torch.Tensor | None = None,
         topk_weights: torch.Tensor | None = None,
         *,
         scales: torch.Tensor | None = None,
+        rank_mask: torch.Tensor | None = None,
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
@@ -78,7 +84,7 @@ class Exchange:
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
-        inputs = input, topk_ids, topk_weights, scales
+        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask)
         end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
@@ -162,6 +168,12 @@ def symmetric_tensor(
     count = math.prod(shape) * dtype.itemsize
     raw: torch.Tensor = from_dlpack(memory.tensor([count], "u8", offset))
     return raw.view(dtype).view(*shape)
+
+
+def _ids_for(rank_mask: torch.Tensor | None) -> torch.Tensor | None:
+    if rank_mask is None:
+        return None
+    return torch.empty(rank_mask.shape, dtype=torch.int32, device=rank_mask.device)
 
 
 def _list_of(rounds: int | Sequence[int]) -> list[int]:

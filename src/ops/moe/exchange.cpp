@@ -1,6 +1,7 @@
 // Dispatch and combine: rejects impossible calls, names the call, and hands it to the executor.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/fingerprint.hpp"
@@ -133,7 +134,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
 
   void check() {
     check_call(detail::name_of_operation<Dispatch>());
-    if (phases != kWait) detail::check_inputs(channel(), exchange_.shape(), args_);
+    if (phases != kWait) detail::check_inputs(channel(), exchange_, args_);
     if (phases == kSend) check_half(args_.tokens);
     if (phases != kSend) detail::check_outputs(channel(), exchange_.shape(), args_);
     if (phases == kJoined) detail::check_rows_apart(exchange_.shape(), args_);
@@ -157,6 +158,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     detail::ExchangeGridArgs of_grid = grid_args(exchange_, handle, phases, args_.launch);
     of_grid.rounds = sent_.rounds.count != 1;
     const detail::ExchangeGrid grid = detail::dispatch_grid(of_grid);
+    const bool by_mask = args_.rank_mask != nullptr;
+    if (phases != kWait && by_mask && handle.tokens != 0) run(mask_step(handle.tokens));
     const detail::DispatchQuery query{exchange_.args().type, shape.cast,  shape.scale_order, ring_,
                                       of_grid.rounds,        grid.tallies};
     run({.call = {},
@@ -164,12 +167,12 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .phases = phases,
                                                    .input = args_.input,
                                                    .scales = args_.scales,
-                                                   .ids = args_.topk_ids,
+                                                   .ids = by_mask ? args_.mask_ids : args_.topk_ids,
                                                    .weights = args_.topk_weights,
                                                    .tokens = handle.tokens,
                                                    .senders = grid.senders,
                                                    .warp_groups = grid.warp_groups,
-                                                   .wide_ids = args_.topk_ids_are_i64,
+                                                   .wide_ids = args_.topk_ids_are_i64 && !by_mask,
                                                    .discard = args_.discard,
                                                    .output = args_.output,
                                                    .output_scales = args_.output_scales,
@@ -184,6 +187,19 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .rounds = sent_.rounds}),
          .blocks = grid.blocks,
          .threads = grid.threads});
+  }
+
+ private:
+  detail::KernelCall mask_step(std::uint32_t tokens) const {
+    constexpr int kThreads = 256;
+    const auto ranks = static_cast<std::uint32_t>(channel().size());
+    const int most = args_.launch.blocks != 0 ? args_.launch.blocks : channel().communicator().max_blocks();
+    const int blocks = static_cast<int>((tokens * ranks + kThreads - 1) / kThreads);
+    return {.call = {},
+            .bound = detail::find_kernel(detail::MaskIdsQuery{})
+                         .with({.mask = args_.rank_mask, .ids = args_.mask_ids, .tokens = tokens, .ranks = ranks}),
+            .blocks = std::min(blocks, most),
+            .threads = kThreads};
   }
 };
 

@@ -61,15 +61,53 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
   check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
 }
 
-void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+namespace {
+
+// Its ids are written before the kernel that reads the other inputs.
+void check_mask_apart(const ExchangeShape& shape, const DispatchArgs& args) {
+  const std::size_t entries = sizeof(std::int32_t) * shape.top_k;
+  check_apart(dense("mask_ids", args.mask_ids, args.tokens, entries),
+              {dense("rank_mask", args.rank_mask, args.tokens, shape.top_k),
+               dense("input", args.input, args.tokens, std::size_t{shape.input_packs} * sizeof(Pack)),
+               dense("scales", args.scales, args.tokens, shape.scale_bytes),
+               dense("topk_weights", args.topk_weights, args.tokens, entries)});
+}
+
+// Whether an id of the exchange is a rank, and a token may name all of them.
+bool has_ids_of_ranks(std::uint32_t ranks, const MoeExchangeArgs& args) {
+  if (args.experts != ranks || args.top_k != ranks || !args.ranks_of_expert.empty()) return false;
+  for (std::uint32_t expert = 0; expert < args.rank_of_expert.size(); ++expert)
+    if (args.rank_of_expert[expert] != expert) return false;
+  return true;
+}
+
+void check_ids(const GroupState& group, const MoeExchangeArgs& of, const DispatchArgs& args) {
+  if (args.rank_mask == nullptr) {
+    require(args.mask_ids == nullptr, "mask_ids: not null, and rank_mask is null");
+    return check_tensor(group, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
+  }
+  const auto ranks = static_cast<std::uint32_t>(group.size());
+  require(args.topk_ids == nullptr, "topk_ids: not null, and rank_mask is given");
+  require(has_ids_of_ranks(ranks, of),
+          "rank_mask: not null, and the exchange has not {} experts, one on each rank in their order, and top_k {}",
+          ranks, ranks);
+  check_tensor(group, "rank_mask", args.rank_mask, 1);
+  check_tensor(group, "mask_ids", args.mask_ids, 4);
+}
+
+}  // namespace
+
+void check_inputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args) {
+  const ExchangeShape& shape = exchange.shape();
   require(args.most_tokens <= shape.tokens, "most_tokens: {} is not between 0 and {}", args.most_tokens, shape.tokens);
   const std::uint32_t most = args.most_tokens != 0 ? args.most_tokens : shape.tokens;
   require(args.tokens <= most, "tokens: {} is not between 0 and {}", args.tokens, most);
   if (args.tokens == 0) return;
   check_tensor(group, "input", args.input, 16);
   if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
-  check_tensor(group, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
+  check_ids(group, exchange.args(), args);
   if (shape.carries_weights) check_tensor(group, "topk_weights", args.topk_weights, 4);
+  if (args.rank_mask != nullptr) check_mask_apart(shape, args);
 }
 
 // Warps read the caller's rows while others store rows of the output.
@@ -86,6 +124,8 @@ void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args) {
     check_apart(written, {dense("input", args.input, args.tokens, given_row),
                           dense("scales", args.scales, args.tokens, shape.scale_bytes),
                           dense("topk_ids", args.topk_ids, args.tokens, shape.top_k * ids),
+                          dense("rank_mask", args.rank_mask, args.tokens, shape.top_k),
+                          dense("mask_ids", args.mask_ids, args.tokens, shape.top_k * sizeof(std::int32_t)),
                           dense("topk_weights", weights, args.tokens, shape.top_k * sizeof(float))});
   }
   check_apart(rows, {scales});

@@ -8,7 +8,7 @@ namespace weft::detail {
 
 // Outputs that the layout needs must be there. Other outputs are optional if the layout has them.
 void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args);
-void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args);
+void check_inputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args);
 // In a joined call, whose kernel reads and writes at once: no rows and scales of the output lie in another tensor.
 void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args);
 // The same of a joined combine, whose output may be its residual.

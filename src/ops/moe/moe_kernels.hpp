@@ -1,4 +1,4 @@
-// Finds the kernel that serves a dispatch or a combine.
+// Finds the kernels that serve a dispatch or a combine.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace weft::detail {
 
-struct MoeFamily;  // ops/moe/moe_instances.hpp
+struct MoeFamily;   // ops/moe/moe_instances.hpp
+struct MaskFamily;  // ops/moe/mask_ids.hpp
 
 struct DispatchQuery {
   RowType type;
@@ -50,5 +51,18 @@ struct CombineQuery {
   }
 };
 KernelFor<CombineWork> find_kernel(const CombineQuery& query);
+
+// In front of a dispatch by mask (ops/moe/mask_ids.hpp).
+struct MaskIdsWork {
+  const std::uint8_t* mask;  // [tokens, ranks]
+  std::int32_t* ids;         // [tokens, ranks]
+  std::uint32_t tokens, ranks;
+};
+struct MaskIdsQuery {
+  using Work = MaskIdsWork;
+  constexpr bool operator==(const MaskIdsQuery&) const = default;
+  constexpr MaskIdsQuery key() const { return *this; }
+};
+KernelFor<MaskIdsWork> find_kernel(const MaskIdsQuery& query);
 
 }  // namespace weft::detail

@@ -49,7 +49,11 @@ HOST_RULES = [
 # The page's drawing of folders. A file may only include files of its own folder and of folders below it.
 DRAWING = Path("docs/architecture.md")
 DRAWN_FOLDER = re.compile(r"^((?:src|apps)(?:/\w+)+|oracle)/ ", re.MULTILINE)
-INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]*/[^"]*)"')
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]*/[^">]*)[">]')
+PUBLIC = "include/"
+FUNCTION = re.compile(r"^(?!inline|constexpr|using|template|static_assert)[a-z][^=\n]*\)( noexcept)?;$", re.MULTILINE)
+# Programs of outside: the headers of an installation serve them.
+OUTSIDE = re.compile(r"(python|examples)/")
 # The library does not know the simulator, whose files in the folders of operations are named `sim_*`.
 OF_SIMULATOR = re.compile(r"(src|apps/weft)/(sim(ulate)?/|(.*/)?sim_[^/]*$)")
 
@@ -110,36 +114,104 @@ def drawn_folders(page):
     return DRAWN_FOLDER.findall(page)[::-1]
 
 
-def arrow_breaches(path, text, folders):
-    """(line, rule) for includes that the drawing does not allow."""
-    name, own = path.as_posix(), path.parent.as_posix()
-    if path.suffix not in CPP or not name.startswith(("src/", "apps/", "include/", ORACLE)):
-        return
-    public = name.startswith("include/")
-    if name.startswith(ORACLE):
-        for number, line in enumerate(without_comments(text).splitlines(), 1):
-            if ORACLE_INCLUDE.match(line):
-                yield number, "the oracle includes the standard library and nothing of the project"
-        return
-    if not public and own not in folders:
-        yield 1, f"{DRAWING} does not draw {own}"
-        return
+def included(text):
+    """(line, name, whether in quotes) of each include that has a folder."""
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         include = INCLUDE.match(line)
-        if include is None or include.group(1).startswith("weft/"):
-            continue
-        places = [f"{root}/{include.group(1)}" for root in ("src", "apps/weft")]
-        if include.group(1).startswith(ORACLE):
-            places = [include.group(1)]
-        place = next((place for place in places if place.rpartition("/")[0] in folders), None)
-        if public:
-            yield number, "a public header includes another one only"
-        elif place is None:
-            yield number, f"{DRAWING} does not draw the folder of {include.group(1)}"
-        elif folders.index(place.rpartition("/")[0]) > folders.index(own):
-            yield number, f"{DRAWING} draws {place.rpartition('/')[0]} above {own}"
-        elif OF_SIMULATOR.match(place) and not OF_SIMULATOR.match(name):
-            yield number, "includes the simulator"
+        if include:
+            yield number, include.group(2), include.group(1) == '"'
+
+
+def defined_in(texts, folders):
+    """{public header: the lowest folder with a source file that includes it first, before everything else}"""
+    rooms = {}
+    for path, text in texts.items():
+        first = re.search(r'^\s*#\s*include\s*"([^"]*)"', without_comments(text), re.MULTILINE)
+        own = path.parent.as_posix()
+        if path.suffix in {".cpp", ".cu"} and own in folders and first and first.group(1).startswith("weft/"):
+            header = PUBLIC + first.group(1)
+            rooms[header] = min(rooms.get(header, own), own, key=folders.index)
+    return rooms
+
+
+def public_rooms(texts, folders):
+    """{public header: its folder}. One that no folder defines lies as high as those that it includes, or at the bottom."""
+    rooms = defined_in(texts, folders)
+    headers = {path.as_posix(): [PUBLIC + name for _, name, _ in included(text) if name.startswith("weft/")]
+               for path, text in texts.items() if path.as_posix().startswith(PUBLIC)}
+
+    def room_of(header):
+        if header not in rooms:
+            rooms[header] = max(map(room_of, headers.get(header, [])), key=folders.index, default=folders[0])
+        return rooms[header]
+
+    return {header: room_of(header) for header in headers}
+
+
+def undefined_breaches(texts, folders):
+    """(path, line, rule) for functions of public headers that no source file includes first."""
+    defined = defined_in(texts, folders)
+    for path, text in texts.items():
+        declared = FUNCTION.search(without_comments(text)) if path.as_posix().startswith(PUBLIC) else None
+        if declared and path.suffix == ".hpp" and path.as_posix() not in defined:
+            yield path, text.count("\n", 0, declared.start()) + 1, "no source file of a folder includes this header first"
+
+
+def oracle_breaches(text):
+    for number, line in enumerate(without_comments(text).splitlines(), 1):
+        if ORACLE_INCLUDE.match(line):
+            yield number, "the oracle includes the standard library and nothing of the project"
+
+
+def arrow_breaches(path, text, folders, public):
+    """(line, rule) for includes that the drawing does not allow. `public`: public_rooms()."""
+    name, own = path.as_posix(), path.parent.as_posix()
+    if path.suffix not in CPP:
+        return
+    if name.startswith(ORACLE):
+        yield from oracle_breaches(text)
+    elif name.startswith(PUBLIC):
+        for number, include, quoted in included(text):
+            if not include.startswith("weft/"):
+                if quoted:
+                    yield number, "a public header includes another one only"
+            elif folders.index(public.get(PUBLIC + include, folders[0])) > folders.index(public.get(name, folders[-1])):
+                yield number, f"{include} belongs to {public[PUBLIC + include]}, above {public[name]}"
+    elif OUTSIDE.match(name):
+        for number, include, _ in included(text):
+            if folder_of(include, folders) is not None:
+                yield number, "a program of outside includes public headers only"
+    elif name.startswith(("src/", "apps/")):
+        if own not in folders:
+            yield 1, f"{DRAWING} does not draw {own}"
+            return
+        for number, include, quoted in included(text):
+            yield from ((number, rule) for rule in arrow_rules(name, own, include, quoted, folders, public))
+
+
+def folder_of(include, folders):
+    """The drawn folder of an included file; none for a public header, or if none is drawn."""
+    places = [f"{root}/{include}" for root in ("src", "apps/weft")]
+    if include.startswith(ORACLE):
+        places = [include]
+    return next((place.rpartition("/")[0] for place in places if place.rpartition("/")[0] in folders), None)
+
+
+def arrow_rules(name, own, include, quoted, folders, public):
+    if include.startswith("weft/"):
+        # The simulator's set-ups name the operations as a program does.
+        room = public.get(PUBLIC + include, folders[0])
+        if not OF_SIMULATOR.match(name) and folders.index(room) > folders.index(own):
+            yield f"{include} belongs to {room}, above {own}"
+        return
+    place = folder_of(include, folders)
+    if place is None:
+        if quoted:  # else of another library
+            yield f"{DRAWING} does not draw the folder of {include}"
+    elif folders.index(place) > folders.index(own):
+        yield f"{DRAWING} draws {place} above {own}"
+    elif OF_SIMULATOR.match(f"{place}/{include.rpartition('/')[2]}") and not OF_SIMULATOR.match(name):
+        yield "includes the simulator"
 
 
 # Every seeded bug is named, in italics, by the rule of a protocol that it breaks. It stands for a kind of bugs that
@@ -195,10 +267,12 @@ def mutant_breaches(mutants, protocols, reliability):
 
 
 def main():
-    found = [(path, *breach) for path in project_files() for breach in breaches(path, path.read_text(encoding="utf-8"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in project_files()}
+    found = [(path, *breach) for path, text in texts.items() for breach in breaches(path, text)]
     folders = drawn_folders(DRAWING.read_text(encoding="utf-8"))
-    found += [(path, *breach) for path in project_files()
-              for breach in arrow_breaches(path, path.read_text(encoding="utf-8"), folders)]
+    public = public_rooms(texts, folders)
+    found += undefined_breaches(texts, folders)
+    found += [(path, *breach) for path, text in texts.items() for breach in arrow_breaches(path, text, folders, public)]
     found += mutant_breaches([mutant for table in (MUTANTS, DEEP_MUTANTS)
                               for mutant in json.loads(table.read_text(encoding="utf-8"))],
                              {page: page.read_text(encoding="utf-8") for page in PROTOCOLS},

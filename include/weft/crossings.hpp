@@ -7,6 +7,7 @@
 
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/launch.hpp"
 #include "weft/types.hpp"
 
 namespace weft {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/launch.hpp"
 #include "weft/types.hpp"
 
 namespace weft {

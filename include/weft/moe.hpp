@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/launch.hpp"
 #include "weft/types.hpp"
 
 namespace weft {
@@ -34,9 +34,6 @@ enum class RowCast : std::uint8_t {
   fp8_ue8m0,  // the same with scales that are powers of two, rounded up, given as one byte each: the biased exponent
   fp8_pow2    // the same powers of two, given as f32 (DeepEP's round_scale)
 };
-
-// Columns that share one scale.
-inline constexpr std::uint32_t kScaleColumns = 128;
 
 // The places at which dispatch puts rows, and combine reads what the experts made of them.
 enum class RowLayout : std::uint8_t {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/launch.hpp"
 #include "weft/types.hpp"
 
 namespace weft {

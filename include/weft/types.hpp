@@ -67,6 +67,9 @@ enum class Padding : std::uint8_t { none, aligned, max, fixed, per_rank };
 //   ceil      ⌈m / A⌉, and less or nothing in the last ones (vLLM's sequence-parallel chunks).
 enum class Sharding : std::uint8_t { none, balanced, ceil };
 
+// Columns of a row of e4m3 that share one scale.
+inline constexpr std::uint32_t kScaleColumns = 128;
+
 // The place of a communicator's ranks.
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 

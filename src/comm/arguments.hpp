@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/state.hpp"
-#include "weft/collectives.hpp"
+#include "weft/launch.hpp"
 
 namespace weft::detail {
 

@@ -24,7 +24,7 @@
 #include "comm/state.hpp"
 #include "fabric/nccl_call.hpp"
 #include "kernel/kernel.hpp"
-#include "weft/collectives.hpp"
+#include "weft/launch.hpp"
 
 namespace weft::detail {
 

@@ -17,8 +17,8 @@
 #include "fabric/fabric.hpp"
 #include "fabric/origin.hpp"
 #include "tuning/tuning.hpp"
-#include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/launch.hpp"
 
 namespace weft::detail {
 

@@ -14,7 +14,8 @@
 #include "protocol/channel.hpp"
 #include "rendezvous/bootstrap.hpp"
 #include "tuning/tuning.hpp"
-#include "weft/communicator.hpp"
+#include "weft/config.hpp"
+#include "weft/error.hpp"
 
 namespace weft::detail {
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/call_words.hpp"
-#include "weft/messages.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
@@ -50,9 +49,13 @@ struct NcclBroadcast {
   int root;
 };
 // This rank's messages, all at once. Both sides leave out those without bytes.
+struct NcclMessage {
+  int peer;
+  void* data;
+  std::size_t bytes;
+};
 struct NcclMessages {
-  std::vector<Send> sends;
-  std::vector<Receive> receives;
+  std::vector<NcclMessage> sends, receives;
 };
 struct NcclBarrier {};
 

@@ -66,8 +66,8 @@ struct Enqueue {
       if (message.bytes == 0 || (result != ncclSuccess && result != ncclInProgress)) return;
       result = function(message.data, message.bytes, ncclChar, message.peer, comm, stream);
     };
-    for (const Send& message : w.sends) add(nccl().send, message);
-    for (const Receive& message : w.receives) add(nccl().recv, message);
+    for (const NcclMessage& message : w.sends) add(nccl().send, message);
+    for (const NcclMessage& message : w.receives) add(nccl().recv, message);
     const ncclResult_t ended = nccl().group_end();
     return result == ncclSuccess || result == ncclInProgress ? ended : result;
   }

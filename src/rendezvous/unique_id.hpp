@@ -6,7 +6,7 @@
 #include <string>
 
 #include "rendezvous/bootstrap.hpp"
-#include "weft/communicator.hpp"
+#include "weft/unique_id.hpp"
 
 namespace weft::detail {
 

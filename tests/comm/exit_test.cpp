@@ -14,6 +14,7 @@
 #include "support/ranks.hpp"
 #include "support/spawned.hpp"
 #include "support/world.hpp"
+#include "weft/collectives.hpp"
 #include "weft/moe.hpp"
 #include "weft/recording.hpp"
 

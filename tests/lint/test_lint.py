@@ -131,7 +131,33 @@ ARROWS = [
     ("apps/weft/simulate/new.cpp", "sim/run.hpp", None),
     ("include/weft/new.hpp", "weft/types.hpp", None),
     ("tests/comm/new_test.cpp", "new/new.hpp", None),
+    ("src/comm/new.hpp", "<ops/moves/row_partition.hpp>", "draws src/ops/moves above src/comm"),
+    ("src/comm/new.hpp", "<fmt/format.h>", None),
+    ("src/comm/new.hpp", "weft/moves.hpp", "weft/moves.hpp belongs to src/ops/moves, above src/comm"),
+    ("src/comm/new.hpp", "<weft/moves.hpp>", "weft/moves.hpp belongs to src/ops/moves, above src/comm"),
+    ("src/comm/new.hpp", "weft/of_moves.hpp", "weft/of_moves.hpp belongs to src/ops/moves, above src/comm"),
+    ("src/comm/new.hpp", "weft/types.hpp", None),
+    ("src/ops/moe/new.hpp", "weft/moves.hpp", None),
+    ("src/sim/new.hpp", "weft/moves.hpp", None),
+    ("include/weft/moves.hpp", "weft/moe.hpp", "weft/moe.hpp belongs to src/ops/moe, above src/ops/moves"),
+    ("include/weft/moe.hpp", "weft/moves.hpp", None),
+    ("include/weft/moe.hpp", "<fmt/format.h>", None),
+    ("python/core/new.cpp", "base/pack.hpp", "public headers only"),
+    ("python/core/new.cpp", "<comm/state.hpp>", "public headers only"),
+    ("python/core/new.cpp", "weft/moe.hpp", None),
+    ("examples/new.cpp", "base/pack.hpp", "public headers only"),
 ]
+# Files with their text, from which follows where public headers belong.
+PUBLIC = {
+    "include/weft/types.hpp": "",
+    "include/weft/moves.hpp": '#include "weft/types.hpp"',
+    "include/weft/of_moves.hpp": '#include "weft/moves.hpp"',
+    "include/weft/moe.hpp": '#include "weft/moves.hpp"',
+    "src/ops/moves/moves.cpp": '// #include "weft/moe.hpp"\n#include "weft/moves.hpp"\n',
+    "src/ops/moe/moe.cpp": '#include "weft/moe.hpp"\n#include "weft/types.hpp"\n',
+    "src/ops/moe/other.cpp": '#include "weft/moves.hpp"\n',
+    "src/base/pack.cpp": '#include "base/pack.hpp"\n#include "weft/moves.hpp"\n',
+}
 
 
 class Rules(unittest.TestCase):
@@ -152,17 +178,28 @@ class Rules(unittest.TestCase):
     def test_arrows_point_down(self):
         folders = lint.drawn_folders(DRAWING)
         self.assertEqual([folders[0], folders[-1]], ["src/base", "apps/weft/simulate"])
+        public = lint.public_rooms({Path(name): text for name, text in PUBLIC.items()}, folders)
         for name, include, rule in ARROWS:
             with self.subTest(name=name, include=include):
-                found = list(lint.arrow_breaches(Path(name), f'#pragma once\n#include "{include}"\n', folders))
+                line = f"#include {include}" if include.startswith("<") else f'#include "{include}"'
+                found = list(lint.arrow_breaches(Path(name), f"#pragma once\n{line}\n", folders, public))
                 self.assertEqual(len(found), 0 if rule is None else 1)
                 self.assertTrue(rule is None or rule in found[0][1], f"says something else: {found}")
+
+    def test_a_function_of_a_public_header_has_a_folder(self):
+        folders = lint.drawn_folders(DRAWING)
+        texts = {Path(name): text for name, text in PUBLIC.items()}
+        self.assertEqual(list(lint.undefined_breaches(texts, folders)), [])
+        texts[Path("include/weft/moves.hpp")] += "\nvoid move(int);\n"
+        texts[Path("include/weft/of_moves.hpp")] += "\nvoid move_all(int);\ninline void f();\n"
+        self.assertEqual([(path.name, line) for path, line, _ in lint.undefined_breaches(texts, folders)],
+                         [("of_moves.hpp", 2)])
 
     def test_the_oracle_includes_the_standard_library(self):
         for included, allowed in [("<vector>", True), ("<cmath>", True), ("<weft/types.hpp>", False),
                                   ("<fmt/format.h>", False), ("<cuda_fp16.h>", False), ("HEADER", False)]:
             with self.subTest(included=included):
-                found = list(lint.arrow_breaches(Path("oracle/new.hpp"), f"#pragma once\n#include {included}\n", ["oracle"]))
+                found = list(lint.arrow_breaches(Path("oracle/new.hpp"), f"#pragma once\n#include {included}\n", ["oracle"], {}))
                 self.assertEqual(found == [], allowed)
 
     def test_the_page_draws_what_there_is(self):

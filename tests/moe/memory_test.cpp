@@ -7,6 +7,7 @@
 #include "support/mapped.hpp"
 #include "support/moe_batches.hpp"
 #include "support/world.hpp"
+#include "weft/collectives.hpp"
 
 namespace weft::test {
 namespace {

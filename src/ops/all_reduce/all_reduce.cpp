@@ -1,4 +1,6 @@
 // all_reduce: one kernel for each piece of its message.
+#include "weft/collectives.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include "comm/call.hpp"
 #include "numeric/tensor.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
-#include "weft/collectives.hpp"
 
 namespace weft {
 namespace {

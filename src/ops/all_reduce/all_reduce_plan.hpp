@@ -11,7 +11,7 @@
 #include "protocol/channel.hpp"
 #include "team/team.hpp"
 #include "tuning/tuning.hpp"
-#include "weft/collectives.hpp"
+#include "weft/launch.hpp"
 #include "weft/types.hpp"
 #include "wire/payload.hpp"
 

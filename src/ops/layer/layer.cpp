@@ -1,4 +1,6 @@
 // A layer of experts: where its parts keep their rows, and the order in which they run.
+#include "weft/moe_layer.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include "ops/moe/exchange_shape.hpp"
 #include "ops/moe/exchange_state.hpp"
 #include "ops/moe/rounds.hpp"
-#include "weft/moe_layer.hpp"
 
 namespace weft {
 namespace detail {

@@ -75,11 +75,8 @@ class MessageCall : public detail::GroupCall {
   detail::NcclPlan by_nccl() const {
     detail::NcclMessages work;
     for (const Part& part : parts()) {
-      if (part.sends) {
-        work.sends.push_back({part.peer, part.data.data, part.data.row_bytes, part.tag});
-      } else {
-        work.receives.push_back({part.peer, const_cast<void*>(part.data.data), part.data.row_bytes, part.tag});
-      }
+      (part.sends ? work.sends : work.receives)
+          .push_back({part.peer, const_cast<void*>(part.data.data), part.data.row_bytes});
     }
     return {.name = name(), .work = std::move(work)};
   }

@@ -1,4 +1,6 @@
 // Dispatch and combine: rejects impossible calls, names the call, and hands it to the executor.
+#include "weft/moe.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moe/rounds.hpp"
 #include "ops/moves/move_plan.hpp"
-#include "weft/moe.hpp"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 #include "ops/moe/exchange.hpp"
 #include "protocol/channel.hpp"
 #include "team/team.hpp"
-#include "weft/collectives.hpp"
+#include "weft/launch.hpp"
 
 namespace weft::detail {
 

@@ -1,3 +1,5 @@
+#include "weft/collectives.hpp"
+
 #include <fmt/format.h>
 
 #include "base/fingerprint.hpp"

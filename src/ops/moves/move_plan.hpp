@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "protocol/channel.hpp"
-#include "weft/collectives.hpp"
+#include "weft/launch.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {

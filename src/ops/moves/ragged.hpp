@@ -10,6 +10,7 @@
 #include "comm/arguments.hpp"
 #include "kernel/kernel.hpp"
 #include "ops/moves/row_partition.hpp"
+#include "weft/collectives.hpp"
 
 namespace weft::detail {
 

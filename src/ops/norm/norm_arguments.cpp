@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "ops/norm/norm_steps.hpp"
-#include "weft/moe.hpp"
+#include "weft/types.hpp"
 
 namespace weft::detail {
 namespace {

@@ -8,7 +8,7 @@
 #include "protocol/channel.hpp"
 #include "team/team.hpp"
 #include "tuning/tuning.hpp"
-#include "weft/collectives.hpp"
+#include "weft/launch.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {

@@ -1,4 +1,6 @@
 // all_reduce_rms_norm.
+#include "weft/fused.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 #include "ops/norm/norm_arguments.hpp"
 #include "ops/norm/norm_kernels.hpp"
 #include "ops/norm/norm_steps.hpp"
-#include "weft/fused.hpp"
 
 namespace weft {
 namespace {

@@ -286,6 +286,10 @@ if(Python3_FOUND AND NOT sanitized)
   if(TARGET weft-sim-tests)
     set(listed $<TARGET_FILE:weft-sim-tests>)
   endif()
+  if(TARGET weft-tests)
+    add_test(NAME lint_kernels COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tools/kernel_table.py --check
+      $<TARGET_FILE:weft-tests>)
+  endif()
   add_test(NAME lint_changed COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_changed.py ${listed})
   add_test(NAME reliability_tables
     COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_reliability_tables.py)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "comm/rejection_kernels.hpp"
@@ -244,6 +245,29 @@ TEST(Kernels, AreEachInOneFamily) {
     for (const Kernel& kernel : family) functions.insert(reinterpret_cast<const void*>(kernel.on_cpu));
   }
   EXPECT_EQ(functions.size(), kernels);
+}
+
+// tools/kernel_table.py writes these numbers into docs/architecture.md, and its check compares them.
+TEST(Kernels, AreCounted) {
+  const std::pair<const char*, std::size_t> counted[] = {
+      {"comm", detail::kernels_of<detail::RejectionFamily>().size()},
+      {"ops/all_reduce", detail::kernels_of<detail::AllReduceFamily>().size()},
+      {"ops/columns", detail::kernels_of<detail::ColumnFamily>().size()},
+      {"ops/crossings", detail::kernels_of<detail::CrossingFamily>().size()},
+      {"ops/layer", detail::kernels_of<detail::LayerFamily>().size()},
+      {"ops/messages", detail::kernels_of<detail::MessageFamily>().size()},
+      {"ops/moe", detail::kernels_of<detail::MoeFamily>().size()},
+      {"ops/moves", detail::kernels_of<detail::MoveFamily>().size() + detail::kernels_of<detail::TakeFamily>().size()},
+      {"ops/norm", detail::kernels_of<detail::NormFamily>().size()},
+      {"ops/normed_crossings", detail::kernels_of<detail::NormedCrossingFamily>().size()},
+      {"ops/top_k", detail::kernels_of<detail::TopKFamily>().size()}};
+  std::size_t loaded = 0, sum = 0;
+  for (const std::span<const Kernel> family : detail::all_kernels()) loaded += family.size();
+  for (const auto& [folder, kernels] : counted) {
+    RecordProperty(folder, static_cast<int>(kernels));
+    sum += kernels;
+  }
+  EXPECT_EQ(sum, loaded);
 }
 
 }  // namespace

@@ -7,12 +7,14 @@
 namespace weft::detail {
 
 StreamMarks::~StreamMarks() {
-  for (const auto& [group, mark] : marks_) static_cast<void>(cudaEventDestroy(mark.event));
+  for (const Mark& mark : marks_) {
+    if (mark.event != nullptr) static_cast<void>(cudaEventDestroy(mark.event));
+  }
 }
 
 void StreamMarks::set(int group, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  Mark& mark = marks_[group];
+  Mark& mark = marks_[static_cast<std::size_t>(group)];
   if (mark.event == nullptr) {
     check_cuda(cudaEventCreateWithFlags(&mark.event, cudaEventDisableTiming), "cudaEventCreate");
   }
@@ -22,9 +24,8 @@ void StreamMarks::set(int group, cudaStream_t stream) {
 
 void StreamMarks::follow(int group, cudaStream_t stream) const {
   const std::lock_guard lock(mutex_);
-  const auto found = marks_.find(group);
-  if (found == marks_.end()) return;
-  const Mark& mark = found->second;
+  const Mark& mark = marks_[static_cast<std::size_t>(group)];
+  if (mark.event == nullptr) return;
   // A stream has an order of its own. The one of each thread is another stream under the same name.
   if (mark.stream == stream && stream != cudaStreamPerThread) return;
   check_cuda(cudaStreamWaitEvent(stream, mark.event), "cudaStreamWaitEvent");

@@ -5,8 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <map>
+#include <array>
 #include <mutex>
+
+#include "fabric/fabric.hpp"
 
 namespace weft::detail {
 
@@ -29,7 +31,7 @@ class StreamMarks {
     cudaEvent_t event = nullptr;
     cudaStream_t stream = nullptr;
   };
-  std::map<int, Mark> marks_;
+  std::array<Mark, kMaxChannels> marks_;  // of each channel; one without an event has no mark
 };
 
 }  // namespace weft::detail

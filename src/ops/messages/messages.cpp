@@ -60,6 +60,12 @@ struct Part {
   std::uint32_t name;    // that both ranks compare
 };
 
+// The thread keeps this memory, so that only its largest call takes some.
+std::vector<Part>& spare_parts() {
+  thread_local std::vector<Part> parts;
+  return parts;
+}
+
 // A call of gather, scatter or send_receive: messages through the communicator's mail.
 class MessageCall : public detail::GroupCall {
  public:
@@ -67,7 +73,8 @@ class MessageCall : public detail::GroupCall {
   static constexpr bool kPeersWait = false;
 
   MessageCall(const Group& caller, Stream stream, const Launch& launch)
-      : GroupCall(caller, stream), launch_(launch), group_state_(&GroupCall::channel()) {
+      : GroupCall(caller, stream), launch_(launch), group_state_(&GroupCall::channel()), many_(spare_parts()) {
+    many_.clear();
     use_channel(group_state_->communicator().mail());
   }
 
@@ -166,9 +173,9 @@ class MessageCall : public detail::GroupCall {
 
   Launch launch_;
   GroupState* group_state_;
-  // Usual calls take no memory; `many_` has all parts of a call with more.
+  // `many_` has all parts of a call with more than usual.
   std::array<Part, detail::kMostMessages> few_;
-  std::vector<Part> many_;
+  std::vector<Part>& many_;
   std::size_t count_ = 0;
 };
 

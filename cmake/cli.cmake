@@ -8,7 +8,7 @@ if(WEFT_WITH_CUDA)
 endif()
 list(REMOVE_ITEM cli_files apps/weft/main.cpp)
 list(FILTER cli_files EXCLUDE REGEX "/gemm/(no_)?cutlass")  # cmake/cutlass.cmake has them
-if(sanitized)
+if(NOT WEFT_SIMULATE)
   list(TRANSFORM cli_files REPLACE apps/weft/simulate/simulate.cpp tests/twins/no_simulator.cpp)
 endif()
 
@@ -44,7 +44,7 @@ weft_alone(${sim_kernel_files})
 # simulator takes a tenth longer, and another tenth with the other two at O1.
 set_property(SOURCE src/sim/memory.cpp src/sim/machine.cpp src/sim/schedule.cpp APPEND PROPERTY
   COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
-if(cli_files AND sim_files AND NOT sanitized)
+if(cli_files AND sim_files AND WEFT_SIMULATE)
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost REQUIRED COMPONENTS context)
   add_library(weft-sim STATIC ${sim_files})

@@ -19,6 +19,7 @@ target_compile_definitions(weft_internal INTERFACE WEFT_WITH_CUDA=${WEFT_WITH_CU
 set(sanitized OFF)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(sanitized ON)
+  set(WEFT_SIMULATE OFF)
   add_compile_definitions(WEFT_KEEPS_LOOPS)  # base/function.hpp
 endif()
 

@@ -32,7 +32,7 @@ endfunction()
 
 weft_sources_below(test_files tests/*_test.cpp)
 list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim|twins)/")
-if(sanitized)
+if(NOT WEFT_SIMULATE)
   list(FILTER test_files EXCLUDE REGEX "^tests/cli/(simulate|examples)_test")
 endif()
 if(NOT TARGET weft-cli-parts)

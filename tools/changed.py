@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Names the tests of what has changed, for `./dev test --changed`.
 
-  tools/changed.py [BASE]   prints two lines: executables to build, and ctest's regular expression
-                            (`.` for all tests; empty lines if only documents have changed)
+  tools/changed.py [BASE]          prints three lines: executables to build, a regular expression for names of tests
+                                   (`.` for all tests; empty lines if only documents have changed), and the changed files
+                                   that have seeded bugs of the host
+  tools/changed.py --cases REGEX   prints the cases of `EXECUTABLE --gtest_list_tests` (input) that REGEX finds, as a
+                                   flag for the executable; nothing if there are none
 
 A change counts since BASE (origin/main, or HEAD if there is none), and also if it is not committed. A file in the folder
 of an operation has the tests of its family, and of every family that includes it. Those are cases on CPU ranks, set-ups
@@ -39,7 +42,7 @@ FAMILIES = {
 # Quick, and for every change.
 ALWAYS = ["^Kernels\\.", "^lint_"]
 EXECUTABLES = ["weft-tests", "weft-sim-tests"]
-HOST_MUTANTS = (Path("tests/mutants/host.json"), "weft-mutant-tests", "^host_mutants$")
+HOST_MUTANTS, HOST_MUTANT_TESTS = Path("tests/mutants/host.json"), "weft-mutant-tests"
 SIM_MUTANTS = [Path(f"tests/sim/{table}.json") for table in ("mutants", "mutants_deep", "mutants_time")]
 SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),", re.MULTILINE)
 OF_FAMILY = re.compile(r"src/ops/(\w+)/")
@@ -81,7 +84,6 @@ def families_of(file, included_by):
     return sorted({found[1] for found in map(OF_FAMILY.match, reached) if found})
 
 
-# ctest's regular expressions know no \w, and only a few parentheses.
 def family_tests(family):
     suites, setups = FAMILIES[family]
     return [*suites.split(), *(f"Sim/[A-Za-z]*\\.[A-Za-z]*/[A-Za-z0-9_]*{setup}" for setup in setups.split())]
@@ -95,8 +97,14 @@ def mutants_of(files):
                 yield "Mutants\\.[A-Za-z]*/" + re.sub(r"[^A-Za-z0-9]", "_", mutant["name"])
 
 
+def host_mutants_of(files):
+    """The files, seen from src, in which bugs of the host are seeded."""
+    seeded = {edit["file"] for mutant in json.loads(HOST_MUTANTS.read_text()) for edit in mutant["edits"]}
+    return sorted(seeded & {file.removeprefix("src/") for file in files})
+
+
 def tests_of(files):
-    """(executables, parts of ctest's regular expression); None for all tests, or two empty lists for none."""
+    """(executables, parts of a regular expression); None for all tests, or two empty lists for none."""
     wanted, included_by = [], includers()
     for file in files:
         if OF_FAMILY.match(file):
@@ -109,15 +117,26 @@ def tests_of(files):
             return None
     if not wanted:
         return [], []
-    executables = list(EXECUTABLES)
-    table, executable, test = HOST_MUTANTS
-    if any(f"src/{edit['file']}" in files for mutant in json.loads(table.read_text()) for edit in mutant["edits"]):
-        executables.append(executable)
-        wanted.append(test)
+    executables = [*EXECUTABLES, *([HOST_MUTANT_TESTS] if host_mutants_of(files) else [])]
     return executables, list(dict.fromkeys([*wanted, *mutants_of(files), *ALWAYS]))
 
 
+def cases_of(listed, expression):
+    """Full names of the cases that GoogleTest has listed and the expression finds."""
+    suite = ""
+    for line in listed.splitlines():
+        name = line.split("  #")[0].rstrip()
+        if not line.startswith("  "):
+            suite = name
+        elif re.search(expression, suite + name.strip()) and "DISABLED_" not in suite + name:
+            yield suite + name.strip()
+
+
 def main(arguments):
+    if arguments[:1] == ["--cases"]:
+        cases = list(cases_of(sys.stdin.read(), arguments[1]))
+        print("--gtest_filter=" + ":".join(cases) + "\n" if cases else "", end="")
+        return
     base = arguments[0] if arguments else default_base()
     files = changed_files(base)
     if not files:
@@ -125,6 +144,7 @@ def main(arguments):
     tests = tests_of(files)
     print(" ".join(tests[0]) if tests else "")
     print("|".join(tests[1]) if tests else ".")
+    print(" ".join(host_mutants_of(files)))
 
 
 if __name__ == "__main__":

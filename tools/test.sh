@@ -306,7 +306,7 @@ run_shards() {
 }
 
 run_tests() {
-  local fast='' gpu='' bin='' changed='' base='' filter='' sanitize='' tool='' part='' parts=8 side_by_side=1
+  local fast='' gpu='' bin='' changed='' names='' base='' filter='' sanitize='' tool='' part='' parts=8 side_by_side=1
   while [[ $# -gt 0 ]]; do
     case $1 in
       --fast) fast=1 ;;
@@ -336,28 +336,31 @@ run_tests() {
   fi
   [[ -z $bin$sanitize ]] || die "--prebuilt and --sanitize go with --gpu"
 
-  local select=() targets=()
+  local select=()
   need build
   if [[ -n $changed ]]; then
     [[ -z $filter ]] || die "--changed has a filter of its own"
     fast=1
-    local names
     # shellcheck disable=SC2086  # no base: no argument
     names=$(python3 tools/changed.py $base) || exit
-    read -ra targets < <(sed -n 1p <<<"$names")
     filter=$(sed -n 2p <<<"$names")
     [[ -n $filter ]] || { say "no tests: only documents have changed" && return; }
-    [[ $filter != . ]] || { filter='' && say "all tests: a file has changed that several families use"; }
+    [[ $filter != . ]] || { filter='' changed='' && say "all tests: a file has changed that several families use"; }
   fi
   [[ -z $filter ]] || select=(--tests-regex "$filter")
   [[ -n $fast ]] || need sanitize
-  need_python || tests_failed=$((tests_failed + 1))
   rm -rf build/dev/sim-reports
   # Schedules that no run has had. A user who repeats a run sets the variable.
   export WEFT_SIM_SEED=${WEFT_SIM_SEED:-$(((RANDOM << 15 | RANDOM) + 1))}
   say "the simulator's schedules: WEFT_SIM_SEED=$WEFT_SIM_SEED"
+  if [[ -n $changed ]]; then
+    timed changed test_changed "$names"
+    finish_tests
+    return
+  fi
+  need_python || tests_failed=$((tests_failed + 1))
   if [[ -n $filter ]]; then
-    build_and_test dev "${targets[@]}" -- "${select[@]}"
+    build_and_test dev -- "${select[@]}"
   else
     timed dev test_cpu
     test_torch

@@ -28,7 +28,6 @@ TESTS = [
     ("Sim/Exhaustive.AllSchedulesWithinTheBoundAreRight/rms_norm_ranks2", "src/ops/norm/rms_norm.hpp"),
     ("Sim/Faults.EndAsTheyMust/stops_moe_apart", "src/ops/moe/moe_send.hpp"),
     ("Sim/Mutants.IsKilled/one_bank  # GetParam() = 55", "src/ops/all_reduce/one_shot_all_reduce.hpp"),
-    ("host_mutants", "src/ops/moe/exchange.cpp"),
     ("Fork.AChildIsRejected", "tests/comm/fork_test.cpp"),
     ("lint_rules", "src/ops/moe/moe_send.hpp"),
     ("Ranks/Columns.Everything/2", "src/ops/columns/columns.cpp"),
@@ -70,6 +69,17 @@ class Changed(unittest.TestCase):
     def test_every_operation_is_a_family(self):
         folders = {path.name for path in Path("src/ops").iterdir() if path.is_dir()}
         self.assertEqual(folders, set(changed.FAMILIES))
+
+    def test_seeded_bugs_of_the_host_are_those_of_the_changed_files(self):
+        files = ["src/ops/moe/exchange.cpp", "src/ops/moe/exchange.hpp", "docs/moe.md"]
+        self.assertEqual(changed.host_mutants_of(files), ["ops/moe/exchange.cpp"])
+        self.assertIn("weft-mutant-tests", changed.tests_of(files)[0])
+        self.assertNotIn("weft-mutant-tests", changed.tests_of(["src/ops/moe/exchange.hpp"])[0])
+
+    def test_cases_have_their_full_names(self):
+        listed = "A.\n  One\n  Two\nAll/B.  # TypeParam = int\n  One/0  # GetParam() = 4\n  DISABLED_One\n"
+        self.assertEqual(list(changed.cases_of(listed, r"^A\.Two|One/")), ["A.Two", "All/B.One/0"])
+        self.assertEqual(list(changed.cases_of(listed, "One$")), ["A.One"])
 
     # CMake's regular expressions take \w for a w, and at most a few dozen parentheses.
     def test_ctest_understands_the_expression(self):

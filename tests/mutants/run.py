@@ -43,18 +43,22 @@ def main():
     parser.add_argument("--table", type=Path, required=True)
     # Some tests wait for deadlines for a long time, so there are more jobs than cores.
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2)
+    parser.add_argument("--files", nargs="+", help="only bugs of these files, named as in the table")
     args = parser.parse_args()
-    mutants = json.loads(args.table.read_text(encoding="utf-8"))
+    mutants = list(enumerate(json.loads(args.table.read_text(encoding="utf-8")), 1))
+    if args.files:
+        mutants = [(number, mutant) for number, mutant in mutants
+                   if any(edit["file"] in args.files for edit in mutant["edits"])]
     binary = args.binary.resolve()
     wrong = 0
     with ThreadPoolExecutor(args.jobs) as pool:
-        tests = sorted({mutant["test"] for mutant in mutants})
+        tests = sorted({mutant["test"] for _, mutant in mutants})
         for test, (verdict, _) in zip(tests, pool.map(lambda test: run(binary, test, 0), tests)):
             if verdict != "passed":
                 wrong += 1
                 print(f"without a bug: {verdict} ({test})")
-        found = pool.map(lambda one: run(binary, one[1]["test"], one[0]), enumerate(mutants, 1))
-        for mutant, (verdict, seconds) in zip(mutants, found):
+        found = pool.map(lambda one: run(binary, one[1]["test"], one[0]), mutants)
+        for (_, mutant), (verdict, seconds) in zip(mutants, found):
             killed = verdict in ("failed", "crashed")
             wrong += not killed
             print(f"{'found' if killed else 'NOT FOUND'}: {mutant['name']} ({verdict} after {seconds:.1f} s: {mutant['test']})")

@@ -144,18 +144,32 @@ def test_an_error_travels_to_another_process() -> None:
 # ---------------------------------------------------------------------------------------------------------- import
 
 
+def test_importing_loads_no_module_that_takes_long() -> None:
+    """An import takes 0.2 s at most. Each of these would take a tenth of it or more on a slow disk."""
+    heavy = {
+        "torch", "cupy", "jax", "numpy", "multiprocessing", "asyncio", "concurrent.futures", "ctypes", "dataclasses",
+        "email", "http", "importlib.metadata", "inspect", "json", "logging", "socket", "ssl", "tempfile", "unittest",
+    }  # fmt: skip
+    program = f"""
+        import sys
+        before = set(sys.modules)  # what the interpreter's own start has loaded
+        import weft
+        assert not {heavy} & (sys.modules.keys() - before), {heavy} & (sys.modules.keys() - before)
+    """
+    assert run_program(["-c", textwrap.dedent(program)]) == (0, "", "")
+
+
 def test_importing_loads_no_driver_and_no_framework(tmp_path: Path) -> None:
     """Libraries with the drivers' names are in reach, so that looking for them succeeds on any machine."""
     [library] = set(re.findall(r"/\S+/libm[.-]\S+", Path("/proc/self/maps").read_text()))
     for name in ("libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnccl.so", "libnvidia-ml.so.1"):
         shutil.copy(library, tmp_path / name)
     program = """
-        import ctypes, re, sys
+        import ctypes, re
         def foreign():
             return set(re.findall(r"lib(?:cuda|nccl|nvidia|torch)", open("/proc/self/maps").read()))
         import weft
         assert not foreign(), foreign()
-        assert not {"torch", "cupy", "numpy", "multiprocessing"} & sys.modules.keys()
         ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnccl.so.2")
         assert foreign() == {"libcuda", "libnccl"}  # they could have been found
     """

@@ -14,6 +14,7 @@ import weft.torch
 from ranks import run_ranks
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 from torch_cases import NAMES, Case, bits
 from torch_methods import through_core
 
@@ -36,12 +37,12 @@ def through_operators() -> Iterator[None]:
 
 @contextmanager
 def spied_on() -> Iterator[list[tuple[Any, tuple[Any, ...]]]]:
-    """The operators that weft.torch calls, with their values."""
+    """The operators that weft.torch calls, with their values before the call."""
     called: list[tuple[Any, tuple[Any, ...]]] = []
     original = weft.torch._operators.call
 
     def spy(operator: Any, *values: Any) -> object:
-        called.append((operator, values))
+        called.append((operator, tree_map_only(torch.Tensor, torch.clone, values)))
         return original(operator, *values)
 
     weft.torch._operators.call = spy

@@ -5,6 +5,7 @@
 # quickly. NAMES is what tools/changed.py prints.
 test_changed() {
   local names=$1 targets files expression executable
+  # shellcheck disable=SC2034  # run_gtest reads them
   local gtest_seconds=900 gtest_skips_fail=1
   local -x WEFT_QUICK_KERNELS=ON
   read -ra targets < <(sed -n 1p <<<"$names")

@@ -83,6 +83,36 @@ TEST(MoeInRounds, RowsWithoutRoom) {
   in_every_division(on_whole_ring(rows_without_room()), 2);
 }
 
+// The side of an exchange with replicas. Its results are those of an exchange whose experts are the replicas.
+struct SideOfReplicas : CpuMoe {
+  using CpuMoe::CpuMoe;
+  DispatchArgs dispatch() {
+    DispatchArgs args = CpuMoe::dispatch();
+    args.topk_ids = given;
+    return args;
+  }
+  const std::int32_t* given = nullptr;
+};
+
+TEST_P(MoeRounds, ReplicasServeInTurn) {
+  const std::uint32_t ranks = GetParam();
+  for (const ReplicaCase& replicas : replicas_in_turn(ranks)) {
+    const PreparedMoe p = prepare(replicas.call, ranks, 3);
+    const std::vector<Division> divisions = every_division(replicas.with, ranks);
+    expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const MoeExchange of_replicas = MoeExchange::create(communicator, replicas.with);
+      const MoeExchange of_experts = MoeExchange::create(communicator, replicas.call.args);
+      SideOfReplicas side(of_experts, p, rank);
+      side.given = p.tokens[rank].given.data();
+      for (const Division& division : divisions) {
+        side.fill();
+        exchange_in_rounds(of_replicas, side, division);
+      }
+    }));
+  }
+}
+
 TEST_P(MoeRounds, EpochsWrap) {
   for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
     const FirstEpoch epoch(first);

@@ -55,7 +55,9 @@ struct Fault {
   std::uint32_t epoch_seen = 0;    // the newest call that `peer` was seen to have entered
   std::string operation;           // the call that failed, e.g. "all_reduce sum bf16[8192] one-shot tag 0"
   std::string theirs;              // mismatch: the call of `peer`, in words if ranks share a host; else empty
-  std::string reason;  // capacity, overflow: the number that does not fit, and its limit; NCCL's faults: its words
+  std::string reason;  // capacity, overflow: the number that does not fit, and its limit; NCCL's faults: its words;
+                       // timeout, peer_died, peer_failed: the round that `peer` has got to, or why it rejected a call,
+                       // if ranks share a host
 };
 
 // The only exception type that Weft throws.

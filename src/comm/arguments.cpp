@@ -24,11 +24,15 @@ void check_root(const GroupState& group, int root) {
   require(root >= 0 && root < group.size(), "root: {} is not a rank of the group, 0 … {}", root, group.size() - 1);
 }
 
-void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
+void check_blocks(const GroupState& group, const char* name, int blocks) {
   const int most = group.communicator().fabric().max_blocks();
-  const bool fits = launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most);
-  require(fits || most > 2, "launch.blocks: {} is not 0 or 2", launch.blocks);
-  require(fits, "launch.blocks: {} is not 0 or between 2 and {}", launch.blocks, most);
+  const bool fits = blocks == 0 || (blocks >= 2 && blocks <= most);
+  require(fits || most > 2, "{}: {} is not 0 or 2", name, blocks);
+  require(fits, "{}: {} is not 0 or between 2 and {}", name, blocks, most);
+}
+
+void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
+  check_blocks(group, "launch.blocks", launch.blocks);
   const int threads = launch.threads;
   require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
           "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);

@@ -51,19 +51,25 @@ int match(const NotedCall& call, std::uint32_t fingerprint) {
   return load(call.counted) != 0 && half(own) == half(fingerprint) ? 1 : 0;
 }
 
-// How well a call matches, and its words; nothing if it does not match, was written meanwhile, or was never written.
-std::optional<std::pair<int, CallWords>> read(const NotedCall& call, std::uint32_t channel, std::uint32_t fingerprint) {
-  const std::uint32_t version = load(call.version, std::memory_order_acquire);
-  if (version == 0 || version % 2 != 0 || load(call.channel) != channel) return std::nullopt;
-  const int how = match(call, fingerprint);
-  if (how == 0) return std::nullopt;
+// Its words; nothing if it was written since it had this version.
+std::optional<CallWords> words_of(const NotedCall& call, std::uint32_t version) {
   const std::size_t size = load(call.size);
   std::array<std::uint64_t, kWords> numbers{};
   for (std::size_t i = 0; i < words_in(size); ++i) numbers[i] = load(call.numbers[i]);
   const CallWords words(load(call.kind), numbers.data(), size);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (load(call.version) != version) return std::nullopt;
-  return std::pair{how, words};
+  return words;
+}
+
+// How well a call matches, and its words; nothing if it does not match, was written meanwhile, or was never written.
+std::optional<std::pair<int, CallWords>> read(const NotedCall& call, std::uint32_t channel, std::uint32_t fingerprint) {
+  const std::uint32_t version = load(call.version, std::memory_order_acquire);
+  if (version == 0 || version % 2 != 0 || load(call.channel) != channel) return std::nullopt;
+  const int how = match(call, fingerprint);
+  if (how == 0) return std::nullopt;
+  const std::optional<CallWords> words = words_of(call, version);
+  return words ? std::optional(std::pair{how, *words}) : std::nullopt;
 }
 
 void write(NotedCall& entry, std::uint32_t channel, const CallName& call) {
@@ -156,6 +162,22 @@ std::optional<CallBoard::Match> CallBoard::find(int rank, std::uint32_t channel,
     }
   }
   return found;
+}
+
+std::optional<CallName> CallBoard::newest(int rank, std::uint32_t channel) const {
+  if (!is_shared() && rank != rank_) return std::nullopt;
+  const NotedCall* newest = nullptr;
+  for (const auto& set : part(rank).sets) {
+    for (const NotedCall& entry : set) {
+      if (load(entry.version, std::memory_order_acquire) == 0 || load(entry.channel) != channel) continue;
+      if (newest == nullptr || static_cast<std::int32_t>(load(entry.last) - load(newest->last)) > 0) newest = &entry;
+    }
+  }
+  if (newest == nullptr) return std::nullopt;
+  const std::uint32_t version = load(newest->version, std::memory_order_acquire), own = load(newest->fingerprint);
+  if (version % 2 != 0 || load(newest->channel) != channel) return std::nullopt;
+  const std::optional<CallWords> words = words_of(*newest, version);
+  return words ? std::optional(CallName{own, *words}) : std::nullopt;
 }
 
 bool CallBoard::has_left(int rank) const {

@@ -19,7 +19,12 @@ struct CallName {
   std::uint32_t fingerprint;
   CallWords words;
   bool counted = false;  // the upper half of its headers also has a hash of its counts
+  // One of the call's launches, and the words say which: peers may ask how far this rank has got.
+  bool part = false;
 };
+
+// Fingerprint of the newest part of a call in several launches. It stands for other words every time.
+inline constexpr std::uint32_t kNewestPart = 0x54524150u;
 
 // In memory that all ranks of a host share, and that release() leaves alone. A rank writes to its own part, and reads
 // those of others at any time. Thread-safe. Channel and fingerprint of a call give eight places for it. The newest call
@@ -44,6 +49,8 @@ class CallBoard {
     bool other_counts;
   };
   std::optional<Match> find(int rank, std::uint32_t channel, std::uint32_t fingerprint) const;
+  // The call that `rank` has noted last on the channel, with its fingerprint.
+  std::optional<CallName> newest(int rank, std::uint32_t channel) const;
   bool has_left(int rank) const;
 
  private:

@@ -115,6 +115,9 @@ std::optional<CommunicatorState::Found> CommunicatorState::found_by_kernel(const
               .reason = describe_misfit(record)};
   if (code == Errc::mismatch) fault.theirs = group != nullptr ? group->name_of(record.theirs, fault.peer) : freed;
   if (code == Errc::peer_failed) fault.reported = static_cast<Errc>(record.theirs);
+  const bool needs_peer = code == Errc::timeout || code == Errc::peer_died || code == Errc::peer_failed;
+  if (needs_peer && group != nullptr && fault.peer >= 0 && fault.peer != rank())
+    fault.reason = group->progress_of(fault.peer);
   return Found{.fault = std::move(fault), .group = std::move(group)};
 }
 

@@ -131,7 +131,9 @@ HostNumbers* GroupState::host_numbers() const {
 }
 
 void GroupState::remember(const CallName& name) {
-  communicator_.board().note(static_cast<std::uint32_t>(id_), name);
+  const auto channel = static_cast<std::uint32_t>(id_);
+  communicator_.board().note(channel, name);
+  if (name.part) communicator_.board().note_anew(channel, {kNewestPart, name.words});
   const std::scoped_lock lock(mutex_);
   RecentCall& recent = recent_[calls_++ % kRecentCalls];
   recent.time = std::chrono::system_clock::now();
@@ -164,6 +166,12 @@ std::string GroupState::name_of(std::uint32_t fingerprint) const {
   const auto own = find_call(communicator_.rank(), fingerprint);
   const std::string text = own ? own->words.text() : "";
   return !text.empty() ? text : unnamed(fingerprint);
+}
+
+std::string GroupState::progress_of(int peer) const {
+  const auto newest = communicator_.board().newest(peer, static_cast<std::uint32_t>(id_));
+  if (!newest || (newest->fingerprint != kNewestPart && newest->fingerprint != kRejectedCall)) return {};
+  return fmt::format("the last call of rank {}: {}", peer, newest->words.text());
 }
 
 // Calls that only differ in counts have one name, so the text says that the counts differ.

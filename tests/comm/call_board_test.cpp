@@ -62,6 +62,24 @@ TEST(CallBoard, WordsThatAreNotedAnewTakeThePlaceOfOthers) {
   }
 }
 
+TEST(CallBoard, FindsTheNewestCallOfAChannel) {
+  const auto boards = boards_of(2);
+  const auto newest = [&](std::uint32_t channel) {
+    const auto call = boards[1]->newest(0, channel);
+    return call ? std::to_string(call->fingerprint) + " " + call->words.text() : "nothing";
+  };
+  EXPECT_EQ(newest(4), "nothing");
+  boards[0]->note(4, named(7, "one"));
+  boards[0]->note(4, named(8, "two"));
+  boards[0]->note(5, named(9, "elsewhere"));
+  EXPECT_EQ(newest(4), "8 two");
+  boards[0]->note(4, named(7, "one"));
+  EXPECT_EQ(newest(4), "7 one");
+  boards[0]->note_anew(4, named(8, "three"));
+  EXPECT_EQ(newest(4), "8 three");
+  EXPECT_EQ(newest(5), "9 elsewhere");
+}
+
 TEST(CallBoard, HasRoomForTheNewestAndForLongWords) {
   const auto boards = boards_of(2);
   boards[0]->note(0, named(1, std::string(5000, 'x')));

@@ -85,9 +85,7 @@ class HalfCall : public detail::GroupCall {
     require(!ring_ || detail::suits_ring(args_.launch.threads),
             "launch.threads: {} is not 0, 32, 64 or a multiple of {}, which the ring path asks for",
             args_.launch.threads, detail::kWarpGroupThreads);
-    const int most = detail::most_ring_blocks(dispatch.communicator().fabric().max_blocks());
-    require(!ring_ || args_.launch.blocks <= most, "launch.blocks: {} is not 0 or between 2 and {} on the ring path",
-            args_.launch.blocks, most);
+    detail::check_exchange_blocks(dispatch, "launch.blocks", args_.launch.blocks, ring_);
     dispatch.communicator().fabric().check_stream(stream());
   }
   // Nobody frees a ring's places between a send and its wait.
@@ -106,12 +104,15 @@ class HalfCall : public detail::GroupCall {
   }
   detail::CallName call_name(Phases phases) const {
     const bool one_round = phases == (side == InFlight::Side::dispatch ? kWait : kSend);
-    return {sent_.fingerprint, ExchangeWords{.side = side,
-                                             .wait = phases == kWait,
-                                             .tag = args_.tag,
-                                             .most_tokens = sent_.handle.most_tokens,
-                                             .rounds = sent_.rounds.count,
-                                             .round = one_round ? sent_.rounds.current : detail::kNone}};
+    return {.fingerprint = sent_.fingerprint,
+            .words = ExchangeWords{.side = side,
+                                   .wait = phases == kWait,
+                                   .tag = args_.tag,
+                                   .most_tokens = sent_.handle.most_tokens,
+                                   .rounds = sent_.rounds.count,
+                                   .round = one_round ? sent_.rounds.current : detail::kNone},
+            .counted = false,
+            .part = sent_.rounds.count != 1};
   }
 
   ExchangeState& exchange_;

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "comm/arguments.hpp"
+#include "ops/moe/exchange_grid.hpp"
 
 namespace weft::detail {
 namespace {
@@ -32,6 +33,12 @@ void check_apart(const Extent& written, std::initializer_list<Extent> others) {
 }
 
 }  // namespace
+
+void check_exchange_blocks(const GroupState& group, const char* name, int blocks, bool ring) {
+  check_blocks(group, name, blocks);
+  const int most = most_ring_blocks(group.communicator().fabric().max_blocks());
+  require(!ring || blocks <= most, "{}: {} is not 0 or between 2 and {} on the ring path", name, blocks, most);
+}
 
 void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
   const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;

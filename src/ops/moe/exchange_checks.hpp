@@ -6,6 +6,9 @@
 
 namespace weft::detail {
 
+// `name`: of the argument that gives a launch its number of blocks. `ring`: rows of the call flow through a ring.
+void check_exchange_blocks(const GroupState& group, const char* name, int blocks, bool ring);
+
 // Outputs that the layout needs must be there. Other outputs are optional if the layout has them.
 void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args);
 void check_inputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args);

@@ -104,11 +104,16 @@ struct MoeLayerCall {
   std::uint32_t tag = 0;
   LayerSchedule schedule = LayerSchedule::plain;
   ExpertRounds rounds = {};  // not for LayerSchedule::plain
-  // Processors (blocks) of each part, 0: chosen by size. Parts that run at once must fit on the GPU together. The names
-  // are those of DeepEP's pull request 492.
+  // Processors of each part. Parts that run at once must fit on the GPU together. The names are those of DeepEP's pull
+  // request 492. Of Weft's parts these are blocks, as in Launch::blocks: 0, chosen by size, or 2 to as many as a launch
+  // may have (on CPU ranks 2; by a ring one less than by slots).
   int send_num_sms = 0, recv_num_sms = 0;                  // of dispatch's send, and of its waits
   int combine_send_num_sms = 0, combine_recv_num_sms = 0;  // of combine's sends, and of its wait
-  int up_num_sms = 0, down_num_sms = 0;                    // which the GEMMs are told
+  // The numbers above hold only for parts that GEMMs of this call run beside: the waits of dispatch but the first, and
+  // the sends of combine but the last. The other parts are chosen by size.
+  bool alone_by_size = false;
+  // The numbers that the GEMMs are told: 0, all, to as many as the GPU has (on CPU ranks 256).
+  int up_num_sms = 0, down_num_sms = 0;
   // For traces: called by the calling thread while it enqueues the parts, and may record events in their streams.
   LayerObserver observe = {};
 };
@@ -123,8 +128,11 @@ struct MoeLayerCall {
 // caller's GEMMs: Errc::unsupported.
 //
 // Errors: those of dispatch and combine. Errc::invalid_argument names an argument that cannot be, before anything has
-// happened; peers that wait are told. An exception of a GEMM leaves the call unfinished on this rank, and its peers end
-// by their deadlines.
+// happened: all of them are checked before the dispatch. Peers that wait are told. An exception of a GEMM, or of the
+// observer, leaves the call unfinished on this rank. Its peers end at once with Errc::mismatch, and Fault::theirs names
+// this rank's part and its round: "a call that it rejected (layer: down, round 1 of 0 to 2: …)". Only under capture
+// they are not told, and end by their deadlines. If all ranks fail, or the group has one rank, the exchange still waits
+// for the rest of the call: release() and acquire() void it.
 class MoeLayer {
  public:
   static MoeLayer create(const MoeExchange& exchange, const MoeLayerArgs& args);

@@ -2,7 +2,10 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "binding.hpp"
 #include "exchange_args.hpp"
@@ -91,14 +94,46 @@ class Views {
   const Tensor& workspace_;
 };
 
+// An exception of a function of Python. Peers are told its last line, as the first ones are of a traceback.
+class Raised : public std::exception {
+ public:
+  explicit Raised(nb::python_error&& error) : error_(std::move(error)), text_(error_.what()) {
+    text_.erase(text_.find_last_not_of('\n') + 1);
+    text_.erase(0, text_.rfind('\n') + 1);
+  }
+  const char* what() const noexcept override { return text_.c_str(); }
+  nb::python_error& error() { return error_; }
+
+ private:
+  nb::python_error error_;
+  std::string text_;
+};
+template <class Call>
+void raising(Call call) {
+  const Locked locked;
+  try {
+    call();
+  } catch (nb::python_error& error) {
+    throw Raised(std::move(error));
+  }
+}
+// Makes the layer's call; an exception of a function leaves it as it was.
+template <class Call>
+void passing_on(Call call) {
+  try {
+    call();
+  } catch (Raised& raised) {
+    throw nb::python_error(std::move(raised.error()));
+  }
+}
+
 // The layer calls it where no thread of Python's runs. An exception of the function leaves the layer's call.
 GroupedGemm grouped_gemm(const char* argument, nb::handle function, const LayerOfExchange& of,
                          const Tensor& workspace) {
   if (PyCallable_Check(function.ptr()) == 0)
     reject_type(fmt::format("{}: must be a function of an ExpertGemm", argument));
   return [function, views = Views(of, workspace)](const ExpertGemm& given) {
-    const Locked locked;
-    function(nb::cast(views.gemm(given)));
+    raising([&] { function(nb::cast(views.gemm(given))); });
   };
 }
 
@@ -107,9 +142,10 @@ LayerObserver observer(nb::handle function) {
   if (function.is_none()) return {};
   if (PyCallable_Check(function.ptr()) == 0) reject_type("observe: must be a function, or None");
   return [function](const LayerPart& part) {
-    const Locked locked;
-    function(std::string(name(part.which)).c_str(), part.round, part.begins,
-             reinterpret_cast<std::uintptr_t>(part.stream));
+    raising([&] {
+      function(std::string(name(part.which)).c_str(), part.round, part.begins,
+               reinterpret_cast<std::uintptr_t>(part.stream));
+    });
   };
 }
 
@@ -167,7 +203,8 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, c
     return call;
   };
   make_call(
-      of.group, {.stream = stream, .tag = tag}, build, [&](const MoeLayerCall& call) { of.layer.run(call); },
+      of.group, {.stream = stream, .tag = tag}, build,
+      [&](const MoeLayerCall& call) { passing_on([&] { of.layer.run(call); }); },
       [&](const char* reason, Stream at) { of.exchange.refuse_dispatch(reason, at); });
 }
 
@@ -189,8 +226,8 @@ void run_experts(const PyLayer& self, nb::handle given, nb::handle up, nb::handl
                         .down_num_sms = down_num_sms};
   };
   make_call(
-      of.group, {.stream = stream}, build, [&](const MoeLayerCall& call) { of.layer.run_experts(call); },
-      [](const char*, Stream) {});
+      of.group, {.stream = stream}, build,
+      [&](const MoeLayerCall& call) { passing_on([&] { of.layer.run_experts(call); }); }, [](const char*, Stream) {});
 }
 
 }  // namespace
@@ -252,13 +289,14 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
              nb::handle up, nb::handle down, nb::handle workspace, nb::handle scales, nb::handle residual,
              const char* schedule, nb::handle rounds, std::uint32_t most_tokens, nb::handle stream, std::uint32_t tag,
              int send_num_sms, int recv_num_sms, int combine_send_num_sms, int combine_recv_num_sms, int up_num_sms,
-             int down_num_sms, nb::handle observe) {
+             int down_num_sms, bool alone_by_size, nb::handle observe) {
             run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, observe},
                 {.most_tokens = most_tokens,
                  .send_num_sms = send_num_sms,
                  .recv_num_sms = recv_num_sms,
                  .combine_send_num_sms = combine_send_num_sms,
                  .combine_recv_num_sms = combine_recv_num_sms,
+                 .alone_by_size = alone_by_size,
                  .up_num_sms = up_num_sms,
                  .down_num_sms = down_num_sms},
                 schedule, rounds, stream, tag);
@@ -268,14 +306,15 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           nb::arg("residual") = nb::none(), nb::arg("schedule") = "plain", nb::arg("rounds") = 1,
           nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("send_num_sms") = 0,
           nb::arg("recv_num_sms") = 0, nb::arg("combine_send_num_sms") = 0, nb::arg("combine_recv_num_sms") = 0,
-          nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0, nb::arg("observe") = nb::none(),
+          nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0, nb::arg("alone_by_size") = false,
+          nb::arg("observe") = nb::none(),
           nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
                   "up: collections.abc.Callable[[ExpertGemm], object], "
                   "down: collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
                   "residual: object = None, schedule: str = 'plain', rounds: object = 1, most_tokens: int = 0, "
                   "stream: object = None, tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, "
                   "combine_send_num_sms: int = 0, combine_recv_num_sms: int = 0, up_num_sms: int = 0, "
-                  "down_num_sms: int = 0, "
+                  "down_num_sms: int = 0, alone_by_size: bool = False, "
                   "observe: collections.abc.Callable[[str, int, bool, int], object] | None = None) -> None"),
           R"doc(
 output = for each of this rank's tokens the weighted sum of what its experts make of it, then the residual. Collective,
@@ -283,11 +322,12 @@ like the exchange's dispatch and combine, and so are tensors and errors.
 
 up, down: functions that make, or enqueue, the GEMM that they are given (weft.ExpertGemm). They are called in the calling
 thread before run() returns, in a captured graph only while it is captured. An exception of theirs leaves run() with the
-call unfinished; the other ranks end by their deadlines.
+call unfinished; the other ranks end at once, and their errors name this rank, the GEMM and its round.
 workspace: bytes of any tensor, workspace_bytes of them, for this call alone until it has run.
 schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combine of different rounds at once;
 "combine_rounds", only combine beside the down GEMM. rounds: as in Exchange.dispatch_send. most_tokens: as in dispatch.
-The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size.
+The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size. alone_by_size: those of dispatch and
+combine hold only for parts that GEMMs of the call run beside; the others are chosen by size.
 observe: for traces, called in front of each part and behind it. It takes the part's name ("dispatch wait"), its round,
 whether it begins, and its stream as an integer. It may record events there.)doc")
       .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),

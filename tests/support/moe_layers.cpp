@@ -92,12 +92,17 @@ float scale_of(RowCast cast, ScaleOrder order, const ExpertGemm& gemm, std::size
 }  // namespace
 
 CpuLayer::CpuLayer(const MoeExchange& exchange, const LayerCase& of, const PreparedMoe& p, std::uint32_t rank)
+    : CpuLayer(exchange, of, p, rank, exchange) {}
+
+CpuLayer::CpuLayer(const MoeExchange& exchange, const LayerCase& of, const PreparedMoe& p, std::uint32_t rank,
+                   const MoeExchange& numbers)
     : exchange_(exchange),
+      experts_(numbers.experts().begin(), numbers.experts().end()),
       layer_(MoeLayer::create(exchange, {.intermediate = kLayerMiddle, .down_cast = of.down_cast})),
       args_{.intermediate = kLayerMiddle, .down_cast = of.down_cast},
       p_(&p),
       rank_(rank),
-      moe_(exchange, p, rank),
+      moe_(numbers, p, rank),
       workspace_(layer_.workspace_bytes() + 256) {
   fill(p);
 }
@@ -127,7 +132,7 @@ void CpuLayer::gemm(const ExpertGemm& of) {
   const RowCast cast = up ? exchange_.args().cast : args_.down_cast;
   const std::size_t rows_of_all = exchange_.output_rows();
   for (std::uint32_t local = of.first_expert; local < of.first_expert + of.experts; ++local) {
-    const std::uint32_t expert = exchange_.experts()[local];
+    const std::uint32_t expert = experts_[local];
     const std::size_t begin = of.layout == RowLayout::expert_masked ? std::size_t{local} * of.capacity
                                                                     : static_cast<std::size_t>(of.offsets[local]);
     if (up) made_[local].resize(static_cast<std::size_t>(of.counts[local]));
@@ -187,7 +192,7 @@ void CpuLayer::check_middle() const {
 
 void CpuLayer::give_results(std::vector<std::vector<Bytes>>& all) const {
   for (std::uint32_t local = 0; local < made_.size(); ++local) {
-    std::vector<Bytes>& rows = all[exchange_.experts()[local]];
+    std::vector<Bytes>& rows = all[experts_[local]];
     rows.clear();
     for (const Made& made : made_[local]) rows.push_back(made.result);
   }

@@ -34,6 +34,9 @@ MoeLayerCall layer_call(const DispatchArgs& there, const CombineArgs& back, cons
 class CpuLayer {
  public:
   CpuLayer(const MoeExchange& exchange, const LayerCase& of, const PreparedMoe& p, std::uint32_t rank);
+  // Of replicas, which have weights of their own: `p` was prepared for `numbers`, whose experts are the replicas.
+  CpuLayer(const MoeExchange& exchange, const LayerCase& of, const PreparedMoe& p, std::uint32_t rank,
+           const MoeExchange& numbers);
 
   // Another call with as many tokens at most, in the same memory.
   void fill(const PreparedMoe& p);
@@ -55,6 +58,7 @@ class CpuLayer {
   };
 
   const MoeExchange& exchange_;
+  std::vector<std::uint32_t> experts_;  // global numbers of the rank's experts
   MoeLayer layer_;
   MoeLayerArgs args_;
   const PreparedMoe* p_;

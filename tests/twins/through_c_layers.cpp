@@ -62,6 +62,7 @@ weft_moe_layer_call c_of(const MoeLayerCall& call) {
   c.combine_recv_num_sms = call.combine_recv_num_sms;
   c.up_num_sms = call.up_num_sms;
   c.down_num_sms = call.down_num_sms;
+  c.alone_by_size = call.alone_by_size ? 1 : 0;
   c.observe = call.observe == nullptr ? nullptr : observe;
   return c;
 }
@@ -96,6 +97,13 @@ void __wrap__ZNK4weft8MoeLayer3runERKNS_12MoeLayerCallE(const MoeLayer* layer, c
   if (in_c) return __real__ZNK4weft8MoeLayer3runERKNS_12MoeLayerCallE(layer, call);
   const weft_moe_layer_call c = c_of(call);
   call_c(weft_moe_layer_run, handle_of<const weft_moe_layer>(*layer), &c);
+}
+
+void __real__ZNK4weft8MoeLayer11run_expertsERKNS_12MoeLayerCallE(const MoeLayer*, const MoeLayerCall&);
+void __wrap__ZNK4weft8MoeLayer11run_expertsERKNS_12MoeLayerCallE(const MoeLayer* layer, const MoeLayerCall& call) {
+  if (in_c) return __real__ZNK4weft8MoeLayer11run_expertsERKNS_12MoeLayerCallE(layer, call);
+  const weft_moe_layer_call c = c_of(call);
+  call_c(weft_moe_layer_run_experts, handle_of<const weft_moe_layer>(*layer), &c);
 }
 
 }  // extern "C"

@@ -165,6 +165,7 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
           .recv_num_sms = way.schedule == LayerSchedule::rounds ? way.sms : 0,
           .combine_send_num_sms = beside ? way.sms : 0,
           .combine_recv_num_sms = 0,
+          .alone_by_size = true,
           .up_num_sms = way.schedule == LayerSchedule::rounds ? rest : 0,
           .down_num_sms = beside ? rest : 0};
 }

@@ -96,6 +96,8 @@ typedef struct weft_moe_layer_call {
   int32_t down_num_sms;
   uint32_t most_tokens;
   weft_layer_observer observe;  // or null
+  weft_flag alone_by_size;
+  int32_t reserved;
 } weft_moe_layer_call;
 weft_code weft_moe_layer_call_init(weft_moe_layer_call* call, size_t size);
 

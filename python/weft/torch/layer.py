@@ -94,6 +94,7 @@ class MoeLayer:
         schedule: str = "plain",
         rounds: int | Sequence[int] = 1,
         most_tokens: int = 0,
+        alone_by_size: bool = False,
         tag: int = 0,
         observe: Callable[[str, int, bool, int], object] | None = None,
         **num_sms: int,
@@ -101,14 +102,15 @@ class MoeLayer:
         """output = for each token the weighted sum of what its experts make of it, then the residual.
 
         up, down: functions that enqueue the GEMM that they are given on the current stream. workspace: None takes one
-        from torch's allocator. num_sms: send_num_sms, … as in weft.MoeLayer.run. observe: as there, and
-        torch.cuda.ExternalStream makes a stream of its number.
+        from torch's allocator. num_sms: send_num_sms, … and alone_by_size as in weft.MoeLayer.run. observe: as there,
+        and torch.cuda.ExternalStream makes a stream of its number.
         """
         operators.refuse_gradients((output, input, topk_weights, scales, residual))
         if workspace is None:
             workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=input.device)
         options: dict[str, Any] = {"schedule": schedule, "rounds": rounds, "most_tokens": most_tokens, "tag": tag}
         options |= num_sms
+        options["alone_by_size"] = alone_by_size
         self.layer.run(
             output,
             input,

@@ -1,0 +1,50 @@
+#include "ops/layer/layer_checks.hpp"
+
+#include <cstdint>
+
+#include "comm/call.hpp"
+#include "comm/capture.hpp"
+#include "ops/moe/exchange_checks.hpp"
+#include "ops/moe/rounds.hpp"
+
+namespace weft::detail {
+namespace {
+
+void check_processors(const LayerState& layer, const MoeLayerCall& call) {
+  const auto of_gemm = [&](const char* name, int given) {
+    require(given >= 0 && given <= layer.processors, "{}: {} is not between 0 and {}", name, given, layer.processors);
+  };
+  of_gemm("up_num_sms", call.up_num_sms);
+  of_gemm("down_num_sms", call.down_num_sms);
+  const bool ring = layer.state.takes_ring(call.most_tokens);
+  const auto of_exchange = [&](const char* name, int given) {
+    check_exchange_blocks(layer.state.dispatch_channel(), name, given, ring);
+  };
+  of_exchange("send_num_sms", call.send_num_sms);
+  of_exchange("recv_num_sms", call.recv_num_sms);
+  of_exchange("combine_send_num_sms", call.combine_send_num_sms);
+  of_exchange("combine_recv_num_sms", call.combine_recv_num_sms);
+}
+
+}  // namespace
+
+Rounds check_experts(const LayerState& layer, const MoeLayerCall& call) {
+  layer.state.dispatch_channel().communicator().check_process();
+  if (Capture::current() != nullptr)
+    throw Error(Errc::unsupported, "a recording cannot hold a layer, whose GEMMs are the caller's");
+  require(call.up != nullptr && call.down != nullptr, "up, down: both GEMMs must be given");
+  require(call.workspace != nullptr && reinterpret_cast<std::uintptr_t>(call.workspace) % 256 == 0,
+          "workspace: {} is null or not aligned to 256 bytes", call.workspace);
+  require(call.schedule != LayerSchedule::plain || call.rounds.count == 1,
+          "rounds.count: {} is not 1, and the schedule is plain", call.rounds.count);
+  check_processors(layer, call);
+  return plan_rounds(layer.state.shape(), layer.state.takes_ring(call.most_tokens), call.most_tokens, call.rounds);
+}
+
+void check_layer_call(const LayerState& layer, const MoeLayerCall& call) {
+  const CombineArgs back{.handle = {.tokens = call.tokens}, .residual = call.residual, .output = call.output};
+  check_combine_output(layer.state, back);
+  check_rows_apart(layer.state, back);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,178 @@
+// Ranks that fail inside of a layer: the others learn at once which part it was, and of which round.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/moe_layers.hpp"
+#include "support/processes.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+using Part = LayerPart::Which;
+
+struct BrokenPart {
+  LayerOrder order;
+  Part part;
+  std::uint32_t round;
+  const char* words;  // in the errors of the others
+};
+
+std::vector<BrokenPart> broken_parts(std::uint32_t ranks) {
+  const LayerOrder plain{LayerSchedule::plain, {}};
+  const Division three = ranks == 2 ? Division{1, 2, 1} : Division{1, 1, 1};
+  const LayerOrder rounds{LayerSchedule::rounds, three}, combine{LayerSchedule::combine_rounds, three};
+  return {{plain, Part::dispatch, 0, "layer: dispatch: it is broken"},
+          {plain, Part::down, 0, "layer: down: it is broken"},
+          {rounds, Part::up, 0, "layer: up, round 0 of 0 to 2: it is broken"},
+          {rounds, Part::down, 1, "layer: down, round 1 of 0 to 2: it is broken"},
+          {rounds, Part::dispatch_wait, 2, "layer: dispatch wait, round 2 of 0 to 2: it is broken"},
+          {rounds, Part::down, 2, "layer: down, round 2 of 0 to 2: it is broken"},
+          {combine, Part::up, 0, "layer: up: it is broken"},
+          {combine, Part::down, 1, "layer: down, round 1 of 0 to 2: it is broken"}};
+}
+
+// GEMMs throw by themselves; other parts as their observer throws in front of them.
+void break_part(MoeLayerCall& call, const BrokenPart& broken) {
+  if (broken.part == Part::up || broken.part == Part::down) {
+    GroupedGemm& gemm = broken.part == Part::up ? call.up : call.down;
+    gemm = [gemm, round = broken.round](const ExpertGemm& of) {
+      if (of.round == round) throw std::runtime_error("it is broken\nin the second line");
+      gemm(of);
+    };
+    return;
+  }
+  call.observe = [&broken](const LayerPart& part) {
+    if (part.which == broken.part && part.round == broken.round) throw std::runtime_error("it is broken");
+  };
+}
+
+// There is no deadline: ranks that are not told wait for ever.
+void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const BrokenPart& broken) {
+  const PreparedMoe p = prepare(of.call, ranks, 3);
+  const std::vector<Ending> endings = run_world(
+      static_cast<int>(ranks), cpu_config(std::chrono::nanoseconds(0)), [&](Communicator& communicator, int rank) {
+        const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+        CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+        moe.layer().run(moe.call(broken.order));
+        MoeLayerCall call = moe.call(broken.order);
+        if (rank == 1) break_part(call, broken);
+        moe.layer().run(call);
+      });
+  for (std::size_t rank = 0; rank < endings.size(); ++rank) {
+    const Ending& ending = endings[rank];
+    if (rank == 1) {
+      EXPECT_EQ(ending.what.substr(0, 12), "it is broken") << broken.words;
+      EXPECT_FALSE(ending.error) << broken.words;
+      continue;
+    }
+    expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, broken.words);
+    ASSERT_TRUE(ending.error) << broken.words;
+    EXPECT_EQ(ending.error->fault().peer, 1) << broken.words;
+    expect_says(ending.what, broken.words);
+  }
+}
+
+TEST(MoeLayerFaults, ExceptionsAreToldWithPartAndRound) {
+  for (const std::uint32_t ranks : {2u, 3u}) {
+    for (const BrokenPart& broken : broken_parts(ranks)) {
+      expect_others_to_know(layers_of_every_kind(ranks)[0][0], ranks, broken);
+    }
+  }
+}
+
+TEST(MoeLayerFaults, ExceptionsAreToldByTheRing) {
+  for (const BrokenPart& broken : broken_parts(2)) expect_others_to_know(layers_of_every_kind(2)[5][0], 2, broken);
+}
+
+// All ranks fail alike, so nobody waits. The rest of their calls is void after release().
+TEST(MoeLayerFaults, RanksThatAllFailGoOnAfterRelease) {
+  const LayerCase of = layers_of_every_kind(2)[0][0];
+  const PreparedMoe p = prepare(of.call, 2, 3);
+  for (const BrokenPart& broken : broken_parts(2)) {
+    expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
+      const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+      CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+      MoeLayerCall call = moe.call(broken.order);
+      moe.layer().run(call);
+      const Bytes expected(moe.output().begin(), moe.output().end());
+      break_part(call, broken);
+      expect_says(error_of([&] { moe.layer().run(call); }), "it is broken");
+      communicator.release();
+      communicator.acquire();
+      for (int turn = 0; turn < 3; ++turn) {
+        moe.fill(p);
+        moe.layer().run(moe.call(broken.order));
+        expect_bytes(moe.output(), expected, broken.words);
+      }
+    }));
+  }
+}
+
+// A process that is gone cannot tell. Its last call was noted.
+TEST(MoeLayerFaults, AProcessThatDiesIsNamedWithItsRound) {
+  constexpr int kSize = 3;
+  const LayerCase of = layers_of_every_kind(kSize)[0][0];
+  const PreparedMoe p = prepare(of.call, kSize, 3);
+  const LayerOrder order{LayerSchedule::rounds, {1, 1, 1}};
+  const UniqueId id = UniqueId::create();
+  Processes processes(kSize, [&](const Child& self) {
+    Communicator communicator = Communicator::from_id(id, self.rank(), kSize, cpu_config());
+    const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+    CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(self.rank()));
+    MoeLayerCall call = moe.call(order);
+    if (self.rank() == 1) {
+      call.down = [down = call.down](const ExpertGemm& gemm) {
+        if (gemm.round == 2) static_cast<void>(::raise(SIGKILL));
+        down(gemm);
+      };
+    }
+    moe.layer().run(call);
+  });
+  const std::vector<Outcome> outcomes = processes.wait();
+  EXPECT_EQ(outcomes[1].signal, SIGKILL);
+  for (const int rank : {0, 2}) {
+    const std::string& error = outcomes[static_cast<std::size_t>(rank)].error;
+    expect_says(error, "the last call of rank 1: combine tag 0, round 1 of 0 to 2");
+  }
+}
+
+// A rank that stays away between two rounds, until the others' deadline.
+TEST(MoeLayerFaults, ALateRankIsNamedWithItsRound) {
+  const LayerCase of = layers_of_every_kind(2)[0][0];
+  const PreparedMoe p = prepare(of.call, 2, 3);
+  const LayerOrder order{LayerSchedule::rounds, {1, 2, 1}};
+  std::atomic<bool> told = false;
+  const std::vector<Ending> endings =
+      run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int rank) {
+        const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+        CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+        MoeLayerCall call = moe.call(order);
+        if (rank == 1) {
+          call.up = [&told, up = call.up](const ExpertGemm& gemm) {
+            up(gemm);
+            if (gemm.round == 1) told.wait(false);
+          };
+        }
+        try {
+          moe.layer().run(call);
+        } catch (const Error&) {
+          told = true;
+          told.notify_all();
+          throw;
+        }
+      });
+  expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
+  ASSERT_TRUE(endings[0].error);
+  EXPECT_EQ(endings[0].error->fault().reason, "the last call of rank 1: combine tag 0, round 0 of 0 to 2");
+}
+
+}  // namespace
+}  // namespace weft::test

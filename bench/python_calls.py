@@ -65,7 +65,7 @@ def of_torch(world: weft.Group, x: torch.Tensor) -> Calls:
 
 
 def parts(x: torch.Tensor) -> Calls:
-    """What a binding of torch's tensors may be made of."""
+    """Calls of which a binding of torch's tensors may be made."""
     import torch
 
     process = ctypes.CDLL(None)

@@ -79,7 +79,7 @@ class Tensors {
   // `of_torch`: every tensor is read by tensor_of_plain_torch().
   Tensors(const Group& of, bool of_torch) : group(of), of_torch_(of_torch) {}
 
-  // Rejects memory that the group's ranks do not work on. What they return stays as long as this object.
+  // Rejects memory that the group's ranks do not work on. The tensor lives as long as this object.
   const Tensor& input(const char* argument, nb::handle given) { return taken(argument, given, Access::read); }
   const Tensor& output(const char* argument, nb::handle given) { return taken(argument, given, Access::write); }
   const Tensor& taken(const char* argument, nb::handle given, Access access);

@@ -60,7 +60,7 @@ inline constexpr NamedType kTypes[] = {
 // Those of the process's torch. Throws Errc::unsupported if it is not loaded, or older than 2.10.
 const Functions& functions();
 // Whether operators see that a tensor requires a gradient. The stable interface does not say it, so c10's own function
-// is asked, if it is found and answers rightly for a tensor of which it is known.
+// is asked. It must be there, and answer rightly for a tensor of which the answer is known.
 inline bool knows_gradients() {
   return functions().requires_grad != nullptr;
 }

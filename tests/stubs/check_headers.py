@@ -61,7 +61,7 @@ def flags_of(words):
 
 
 def compile_file(file, flags, folder, output):
-    """What the compiler says; empty if all is well. The folder stands before the build's."""
+    """The compiler's errors; empty if all is well. The folder stands before the build's."""
     only = ["-x", "cu", "-ptx", "-o", str(output)] if file.suffix == ".cu" else ["-x", "c++", "-fsyntax-only"]
     command = [flags[0], "-isystem", str(folder), *flags[1:], *only, str(file)]
     result = subprocess.run(command, check=False, capture_output=True, text=True)

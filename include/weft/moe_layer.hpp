@@ -77,13 +77,18 @@ struct MoeLayerArgs {
 
 // The order of a layer's parts. All of them give the same bits, if the GEMMs do.
 enum class LayerSchedule : std::uint8_t {
-  plain,          // one after the other
-  rounds,         // dispatch, GEMMs and combine of different rounds run at once
-  combine_rounds  // only combine runs beside the down GEMM, round by round, as in SGLang's single-batch overlap
+  plain,           // one after the other
+  rounds,          // dispatch, GEMMs and combine of different rounds run at once
+  combine_rounds,  // only combine runs beside the down GEMM, round by round, as in SGLang's single-batch overlap
+  // As the tuning table for such a layer says (Config::tuning_file, `weft tune`): by rank 0's GPU, the number of ranks,
+  // hidden and intermediate columns, the experts of the rank that has most, top_k, and most_tokens (without it
+  // MoeExchangeArgs::tokens). It gives schedule, rounds and those numbers of processors that the call leaves at 0.
+  // Plain if there is no such table, or if the exchange cannot divide the call.
+  automatic
 };
 
 constexpr std::string_view name(LayerSchedule schedule) {
-  constexpr std::string_view names[] = {"plain", "rounds", "combine-rounds"};
+  constexpr std::string_view names[] = {"plain", "rounds", "combine-rounds", "automatic"};
   return names[static_cast<int>(schedule)];
 }
 
@@ -102,11 +107,11 @@ struct MoeLayerCall {
   GroupedGemm up = {}, down = {};
   Stream stream = nullptr;
   std::uint32_t tag = 0;
-  LayerSchedule schedule = LayerSchedule::plain;
-  ExpertRounds rounds = {};  // not for LayerSchedule::plain
+  LayerSchedule schedule = LayerSchedule::automatic;
+  ExpertRounds rounds = {};  // for LayerSchedule::rounds and combine_rounds
   // Processors of each part. Parts that run at once must fit on the GPU together. The names are those of DeepEP's pull
-  // request 492. Of Weft's parts these are blocks, as in Launch::blocks: 0, chosen by size, or 2 to as many as a launch
-  // may have (on CPU ranks 2; by a ring one less than by slots).
+  // request 492. Of Weft's parts these are blocks, as in Launch::blocks: 0, chosen by size or by the table of
+  // LayerSchedule::automatic, or 2 to as many as a launch may have (on CPU ranks 2; by a ring one less than by slots).
   int send_num_sms = 0, recv_num_sms = 0;                  // of dispatch's send, and of its waits
   int combine_send_num_sms = 0, combine_recv_num_sms = 0;  // of combine's sends, and of its wait
   // The numbers above hold only for parts that GEMMs of this call run beside: the waits of dispatch but the first, and

@@ -148,7 +148,8 @@ inline constexpr auto kWords<ScaleOrder> = std::to_array<std::string_view>({"row
 template <>
 inline constexpr auto kWords<RowPath> = std::to_array<std::string_view>({"automatic", "slots", "ring"});
 template <>
-inline constexpr auto kWords<LayerSchedule> = std::to_array<std::string_view>({"plain", "rounds", "combine_rounds"});
+inline constexpr auto kWords<LayerSchedule> = std::to_array<std::string_view>({"plain", "rounds", "combine_rounds",
+                                                                               "automatic"});
 template <>
 inline constexpr auto kWords<Overflow> = std::to_array<std::string_view>({"error", "drop"});
 template <>

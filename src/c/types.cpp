@@ -110,7 +110,7 @@ const char* weft_layer_part_which_name(weft_layer_part_which which) {
   return name_of(which, weft::LayerPart::Which::combine_wait);
 }
 const char* weft_layer_schedule_name(weft_layer_schedule schedule) {
-  return name_of(schedule, weft::LayerSchedule::combine_rounds);
+  return name_of(schedule, weft::LayerSchedule::automatic);
 }
 const char* weft_row_path_name(weft_row_path path) {
   return name_of(path, weft::RowPath::ring);

@@ -141,10 +141,19 @@ void CommunicatorState::agree_on_tuning() {
   });
 }
 
-std::array<TuningChoice, kTunedOperations.size()> CommunicatorState::tuning_for(int ranks) const {
-  std::array<TuningChoice, kTunedOperations.size()> all;
-  for (const auto operation : kTunedOperations)
+std::array<TuningChoice, kTunedBySize.size()> CommunicatorState::tuning_for(int ranks) const {
+  std::array<TuningChoice, kTunedBySize.size()> all;
+  for (const auto operation : kTunedBySize)
     all[static_cast<std::size_t>(operation)] = choose_tuning(tuning_, processor_, ranks, operation);
+  return all;
+}
+
+std::vector<const TuningTable*> CommunicatorState::layer_tables(int ranks) const {
+  std::vector<const TuningTable*> all;
+  for (const TuningTable& table : tuning_) {
+    if (table.operation == TunedOperation::moe_layer && layer_tuning_for(ranks, table.layer) == &table)
+      all.push_back(&table);
+  }
   return all;
 }
 

@@ -87,7 +87,7 @@ class GroupState {
   std::size_t region_offset_;
   RegionLayout layout_;
   MultimemLayout multimem_;
-  std::array<TuningChoice, kTunedOperations.size()> tuning_;
+  std::array<TuningChoice, kTunedBySize.size()> tuning_;
   bool direct_ = false;
   bool ordered_;                  // Config::order_streams
   bool marked_ = false;           // a place in a stream, behind which the next call comes
@@ -122,7 +122,12 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   int rank() const { return bootstrap_->rank(); }
   int size() const { return bootstrap_->size(); }
   bool released() const { return released_; }
-  std::array<TuningChoice, kTunedOperations.size()> tuning_for(int ranks) const;
+  std::array<TuningChoice, kTunedBySize.size()> tuning_for(int ranks) const;
+  // The tables of layers that serve groups of so many ranks.
+  std::vector<const TuningTable*> layer_tables(int ranks) const;
+  const TuningTable* layer_tuning_for(int ranks, const LayerSize& size) const {
+    return choose_layer_tuning(tuning_, processor_, ranks, size);
+  }
   std::size_t window_bytes() const;
   std::string multicast() const;  // see Communicator
   GroupState& world() const { return *groups_.front(); }

@@ -15,6 +15,8 @@
 
 #include "base/fingerprint.hpp"
 #include "base/limits.hpp"
+#include "tuning/file_node.hpp"
+#include "tuning/layer_file.hpp"
 #include "tuning/tuning_files.hpp"
 #include "weft/error.hpp"
 
@@ -44,73 +46,7 @@ json parse_json(std::string_view text, const std::string& file) {
   }
 }
 
-// One object of the file, with the key that leads to it.
-class Node {
- public:
-  Node(const json& value, const std::string& file, std::string key) : value_(value), file_(file), key_(std::move(key)) {
-    if (!value.is_object()) throw bad(key_, value, "an object");
-  }
-
-  void allow(std::initializer_list<std::string_view> keys) const {
-    for (const auto& [key, value] : value_.items())
-      if (std::ranges::find(keys, key) == keys.end())
-        throw bad(path(key), value, fmt::format("known; known are {}", fmt::join(keys, ", ")));
-  }
-  bool has(const char* key) const { return value_.contains(key); }
-
-  std::string text(const char* key, std::initializer_list<std::string_view> allowed) const {
-    const json& value = get(key);
-    if (value.is_string() && std::ranges::find(allowed, value.get<std::string>()) != allowed.end()) return value;
-    throw bad(path(key), value, fmt::format("one of {}", fmt::join(allowed, ", ")));
-  }
-  std::string any_text(const char* key) const {
-    const json& value = get(key);
-    if (!value.is_string() || value.get_ref<const std::string&>().empty()) throw bad(path(key), value, "a text");
-    return value;
-  }
-  std::uint64_t number(const char* key, std::uint64_t least, std::uint64_t most, std::uint64_t multiple = 1) const {
-    const json& value = get(key);
-    if (value.is_number_unsigned()) {
-      const auto n = value.get<std::uint64_t>();
-      if (n >= least && n <= most && n % multiple == 0) return n;
-    }
-    throw bad(path(key), value,
-              fmt::format("a {} between {} and {}",
-                          multiple == 1 ? "whole number" : fmt::format("multiple of {}", multiple), least, most));
-  }
-  std::vector<Node> list(const char* key, std::size_t most) const {
-    const json& value = get(key);
-    if (!value.is_array() || value.empty() || value.size() > most)
-      throw bad(path(key), value, fmt::format("a list of 1 to {} objects", most));
-    std::vector<Node> nodes;
-    for (std::size_t i = 0; i < value.size(); ++i)
-      nodes.emplace_back(value[i], file_, fmt::format("{}[{}]", path(key), i));
-    return nodes;
-  }
-  [[noreturn]] void reject(const char* key, const std::string& range) const { throw bad(path(key), get(key), range); }
-
- private:
-  std::string path(std::string_view key) const {
-    return key_.empty() ? std::string(key) : fmt::format("{}.{}", key_, key);
-  }
-  const json& get(const char* key) const {
-    const auto found = value_.find(key);
-    if (found == value_.end()) throw Error(Errc::invalid_argument, fmt::format("{}: {}: missing", file_, path(key)));
-    return *found;
-  }
-  Error bad(const std::string& key, const json& value, const std::string& range) const {
-    std::string shown = value.dump(-1, ' ', true);  // in ASCII, which can be cut anywhere
-    if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
-    return Error(Errc::invalid_argument,
-                 fmt::format("{}: {}: {} is not {}", file_, key.empty() ? "the file" : key, shown, range));
-  }
-
-  const json& value_;
-  const std::string& file_;
-  std::string key_;
-};
-
-TuningStep read_step(const Node& node, TunedOperation operation, bool last, std::uint64_t before) {
+TuningStep read_step(const FileNode& node, TunedOperation operation, bool last, std::uint64_t before) {
   const bool norm = operation == TunedOperation::all_reduce_rms_norm;
   if (norm) {
     node.allow({"up_to_bytes", "algorithm"});
@@ -130,7 +66,7 @@ TuningStep read_step(const Node& node, TunedOperation operation, bool last, std:
 }
 
 // "9.0" is 90.
-int read_capability(const Node& node) {
+int read_capability(const FileNode& node) {
   const char* const key = "compute_capability";
   if (!node.has(key)) return 0;
   const std::string text = node.any_text(key);
@@ -142,27 +78,33 @@ int read_capability(const Node& node) {
   return std::stoi(text.substr(0, last - 1)) * 10 + (text[last] - '0');
 }
 
-TuningTable read_table(const Node& node) {
-  node.allow({"processor", "compute_capability", "multiprocessors", "ranks", "operation", "origin", "note", "steps"});
+TuningTable read_table(const FileNode& node) {
+  const std::string operation = node.text("operation", {"all_reduce", "all_reduce_rms_norm", "moe_layer"});
+  const bool of_layers = operation == name(TunedOperation::moe_layer);
+  if (of_layers) {
+    node.allow({"processor", "compute_capability", "multiprocessors", "ranks", "operation", "hidden", "intermediate",
+                "local_experts", "top_k", "origin", "note", "steps"});
+  } else {
+    node.allow({"processor", "compute_capability", "multiprocessors", "ranks", "operation", "origin", "note", "steps"});
+  }
   TuningTable table{.processor = {.name = node.any_text("processor"), .capability = read_capability(node)},
-                    .ranks = static_cast<int>(node.number("ranks", 0, kMaxRanks)),
+                    .ranks = static_cast<int>(node.number("ranks", of_layers ? 1 : 0, kMaxRanks)),
                     .origin = node.text("origin", {"measured", "extrapolated"})};
   if (node.has("multiprocessors"))
     table.processor.multiprocessors = static_cast<int>(node.number("multiprocessors", 1, 4096));
-  const std::string operation = node.text("operation", {"all_reduce", "all_reduce_rms_norm"});
   for (const auto candidate : kTunedOperations)
     if (name(candidate) == operation) table.operation = candidate;
   if (node.has("note")) table.note = node.any_text("note");
+  if (of_layers) {
+    table.layer = read_layer_size(node);
+    table.layer_steps = read_layer_steps(node, table.layer);
+    return table;
+  }
   const auto steps = node.list("steps", kMostTuningSteps);
   for (std::size_t i = 0; i < steps.size(); ++i)
     table.steps.push_back(read_step(steps[i], table.operation, i + 1 == steps.size(),
                                     table.steps.empty() ? 0 : table.steps.back().up_to));
   return table;
-}
-
-std::string in_words(const TuningTable& table) {
-  if (table.ranks == 0) return fmt::format("{} ({})", table.processor.name, table.origin);
-  return fmt::format("{}, {} ranks ({})", table.processor.name, table.ranks, table.origin);
 }
 
 // How far a table is from what is wanted. The smallest serves. Twice as many ranks are another kind of group: two ranks
@@ -183,13 +125,18 @@ std::tuple<bool, bool, int, int, bool> distance(const TuningTable& table, const 
 
 }  // namespace
 
+std::string table_in_words(const TuningTable& table) {
+  if (table.ranks == 0) return fmt::format("{} ({})", table.processor.name, table.origin);
+  return fmt::format("{}, {} ranks ({})", table.processor.name, table.ranks, table.origin);
+}
+
 std::vector<TuningTable> parse_tuning(std::string_view text, const std::string& file) {
   const json whole = parse_json(text, file);
-  const Node root(whole, file, "");
+  const FileNode root(whole, file, "");
   root.allow({"schema", "tables"});
   root.text("schema", {kSchema});
   std::vector<TuningTable> tables;
-  for (const Node& node : root.list("tables", 1024)) {
+  for (const FileNode& node : root.list("tables", 1024)) {
     TuningTable table = read_table(node);
     for (const TuningTable& other : tables)
       if (other.serves_as(table))
@@ -218,6 +165,7 @@ std::string to_json(const std::vector<TuningTable>& tables) {
           fmt::format("   \"compute_capability\": \"{}.{}\",\n", processor.capability / 10, processor.capability % 10);
     if (processor.multiprocessors != 0) out += fmt::format("   \"multiprocessors\": {},\n", processor.multiprocessors);
     out += fmt::format("   \"ranks\": {},\n   \"operation\": \"{}\",\n", table.ranks, name(table.operation));
+    if (table.operation == TunedOperation::moe_layer) out += fmt::format("   {}\n", to_json(table.layer));
     out += fmt::format("   \"origin\": \"{}\",\n", table.origin);
     if (!table.note.empty()) out += fmt::format("   \"note\": {},\n", json(table.note).dump());
     out += "   \"steps\": [";
@@ -229,6 +177,8 @@ std::string to_json(const std::vector<TuningTable>& tables) {
       if (step.threads != 0) out += fmt::format(", \"threads\": {}", step.threads);
       out += "}";
     }
+    for (const LayerStep& step : table.layer_steps)
+      out += fmt::format("{}\n    {}", &step == &table.layer_steps.front() ? "" : ",", to_json(step));
     out += "\n   ]\n  }";
   }
   return out + "\n ]\n}\n";
@@ -267,10 +217,20 @@ TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Process
     return operation == TunedOperation::all_reduce ? choice : choose_tuning(tables, processor, ranks);
   }
   choice.exact = far(*choice.table) == std::tuple(false, false, 0, 0, false);
-  choice.reason = choice.exact ? in_words(*choice.table)
-                               : fmt::format("{}, as there is no table for {}, {} ranks", in_words(*choice.table),
+  choice.reason = choice.exact ? table_in_words(*choice.table)
+                               : fmt::format("{}, as there is no table for {}, {} ranks", table_in_words(*choice.table),
                                              processor.name, ranks);
   return choice;
+}
+
+const TuningTable* choose_layer_tuning(std::span<const TuningTable> tables, const Processor& processor, int ranks,
+                                       const LayerSize& size) {
+  for (const TuningTable& table : tables) {
+    if (table.operation == TunedOperation::moe_layer && table.processor.name == processor.name &&
+        table.ranks == ranks && table.layer == size)
+      return &table;
+  }
+  return nullptr;
 }
 
 std::span<const TuningStep> shipped_steps(Device device, int ranks) {
@@ -291,10 +251,19 @@ const TuningStep& step_for(std::span<const TuningStep> steps, std::uint64_t byte
 
 std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables) {
   std::uint32_t all = 0;
-  for (const TuningTable& table : tables)
+  for (const TuningTable& table : tables) {
     for (const TuningStep& step : table.steps)
       all = fingerprint(NameHash(table.processor.name), all, table.ranks, table.operation, step.up_to, step.algorithm,
                         step.blocks, step.threads);
+    for (const LayerStep& step : table.layer_steps) {
+      const LayerSize& size = table.layer;
+      const LayerSms& sms = step.sms;
+      all = fingerprint(NameHash(table.processor.name), all, table.ranks, table.operation, size.hidden,
+                        size.intermediate, size.local_experts, size.top_k, step.up_to, step.schedule, step.rounds,
+                        sms.send, sms.recv, sms.combine_send, sms.combine_recv, sms.up, sms.down);
+      for (const std::uint32_t experts : step.experts) all = fingerprint(NameHash("experts"), all, experts);
+    }
+  }
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tuning/layer_steps.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
@@ -38,25 +39,31 @@ struct Processor {
 };
 
 // The operations that have tables. All-reduces with a norm use the all-reduces' where they have none of their own.
-enum class TunedOperation : std::uint8_t { all_reduce, all_reduce_rms_norm };
-inline constexpr std::array kTunedOperations = {TunedOperation::all_reduce, TunedOperation::all_reduce_rms_norm};
+enum class TunedOperation : std::uint8_t { all_reduce, all_reduce_rms_norm, moe_layer };
+// Those whose steps are by bytes of a message.
+inline constexpr std::array kTunedBySize = {TunedOperation::all_reduce, TunedOperation::all_reduce_rms_norm};
+inline constexpr std::array kTunedOperations = {TunedOperation::all_reduce, TunedOperation::all_reduce_rms_norm,
+                                                TunedOperation::moe_layer};
 constexpr std::string_view name(TunedOperation operation) {
-  constexpr std::string_view names[] = {"all_reduce", "all_reduce_rms_norm"};
+  constexpr std::string_view names[] = {"all_reduce", "all_reduce_rms_norm", "moe_layer"};
   return names[static_cast<int>(operation)];
 }
 
 struct TuningTable {
   Processor processor;
-  int ranks = 0;  // of the group; 0: any number
+  int ranks = 0;  // of the group; 0: any number, but not of layers
   TunedOperation operation = TunedOperation::all_reduce;
+  LayerSize layer = {};   // of moe_layer
   std::string origin;     // "measured" or "extrapolated"
   std::string note = {};  // for people
   std::vector<TuningStep> steps = {};
+  std::vector<LayerStep> layer_steps = {};  // of moe_layer, instead
 
   bool operator==(const TuningTable&) const = default;
   // Whether a table takes the other's place in a list.
   bool serves_as(const TuningTable& other) const {
-    return processor.name == other.processor.name && ranks == other.ranks && operation == other.operation;
+    return processor.name == other.processor.name && ranks == other.ranks && operation == other.operation &&
+           layer == other.layer;
   }
 };
 
@@ -81,6 +88,13 @@ struct TuningChoice {
 };
 TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Processor& processor, int ranks,
                            TunedOperation operation = TunedOperation::all_reduce);
+
+// The table for layers of this very size among so many ranks with this very processor, or null: times of GEMMs on other
+// processors say nothing.
+const TuningTable* choose_layer_tuning(std::span<const TuningTable> tables, const Processor& processor, int ranks,
+                                       const LayerSize& size);
+// "NVIDIA H200, 8 ranks (measured)".
+std::string table_in_words(const TuningTable& table);
 
 // Steps of the shipped table for such ranks on any GPU.
 std::span<const TuningStep> shipped_steps(Device device, int ranks);

@@ -230,7 +230,7 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
   EXPECT_EQ(error("\"measured\"", "\"guessed\""),
             "my.json: tables[0].origin: \"guessed\" is not one of measured, extrapolated");
   EXPECT_EQ(error("all_reduce", "all_gather"),
-            "my.json: tables[0].operation: \"all_gather\" is not one of all_reduce, all_reduce_rms_norm");
+            "my.json: tables[0].operation: \"all_gather\" is not one of all_reduce, all_reduce_rms_norm, moe_layer");
   // A norm has no pipeline.
   EXPECT_EQ(error("99, \"algorithm\": \"one-shot\"", "99, \"algorithm\": \"pipelined\""),
             "my.json: tables[6].steps[0].algorithm: \"pipelined\" is not one of one-shot, two-shot");

@@ -73,7 +73,7 @@ class Experts:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous"])
-@pytest.mark.parametrize("schedule", ["plain", "rounds", "combine_rounds"])
+@pytest.mark.parametrize("schedule", ["plain", "rounds", "combine_rounds", "automatic"])
 def test_every_schedule_gives_what_the_oracle_says(ranks: int, layout: str, schedule: str) -> None:
     case = Case(ranks, layout)
 
@@ -84,7 +84,8 @@ def test_every_schedule_gives_what_the_oracle_says(ranks: int, layout: str, sche
         workspace = np.full(layer.workspace_bytes + 1, 0x7F, np.uint8)[1:]  # at an odd address
         tokens, local = case.counts[me], -(-EXPERTS // ranks)  # of the rank that has most
         x, ids, weights = weft.Tensor(case.input(me), "bf16"), case.ids[me, :tokens], case.weights[me, :tokens].copy()
-        for rounds in ([local],) if schedule == "plain" else ([local], [-(-local // 2), local // 2], [1, 0, local - 1]):
+        divisions = ([local], [-(-local // 2), local // 2], [1, 0, local - 1])
+        for rounds in divisions[:1] if schedule in ("plain", "automatic") else divisions:
             experts = Experts()
             back = np.full((tokens, HIDDEN), 0x7F, np.uint16)
             layer.run(
@@ -219,13 +220,13 @@ def call_of(case: Case, me: int, layer: weft.MoeLayer, **changed: Any) -> dict[s
     [
         ({"up": 5}, TypeError, "up: must be a function"),
         ({"workspace": np.zeros(8, np.uint8)}, weft.Error, "workspace: 8 bytes; it must be"),
-        ({"rounds": 2}, weft.Error, "rounds.count: 2 is not 1, and the schedule is plain"),
+        ({"rounds": 2}, weft.Error, "rounds.count: 2 is not 1, and the schedule is automatic"),
         ({"combine_recv_num_sms": 1}, weft.Error, "combine_recv_num_sms: 1 is not 0 or 2"),
         ({"combine_send_num_sms": 3}, weft.Error, "combine_send_num_sms: 3 is not 0 or 2"),
         ({"up_num_sms": -1}, weft.Error, "up_num_sms: -1 is not between 0 and 256"),
         ({"down_num_sms": 257}, weft.Error, "down_num_sms: 257 is not between 0 and 256"),
         ({"rounds": "two"}, TypeError, "rounds: must be their number"),
-        ({"schedule": "fast"}, weft.Error, "schedule is 'fast'; it must be one of plain, rounds, combine_rounds"),
+        ({"schedule": "fast"}, weft.Error, "schedule is 'fast'; it must be one of plain, rounds, combine_rounds, automatic"),
         ({"output": np.zeros((TOKENS, HIDDEN), np.float32)}, weft.Error, "output"),
         ({"topk_ids": np.zeros((TOKENS, 3), np.int32)}, weft.Error, r"topk_ids: shape \[6, 3\]"),
     ],

@@ -48,4 +48,4 @@ class Layer:
         return results
 
 
-SCHEDULES = [("plain", 1), ("rounds", 2), ("rounds", 3), ("combine_rounds", 2)]
+SCHEDULES = [("plain", 1), ("automatic", 1), ("rounds", 2), ("rounds", 3), ("combine_rounds", 2)]

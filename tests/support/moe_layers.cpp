@@ -18,6 +18,7 @@ std::vector<LayerOrder> every_order(const MoeExchangeArgs& args, std::uint32_t r
     all.push_back({LayerSchedule::rounds, division});
     all.push_back({LayerSchedule::combine_rounds, division});
   }
+  all.push_back({LayerSchedule::automatic, {}});
   return all;
 }
 

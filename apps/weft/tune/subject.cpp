@@ -108,7 +108,7 @@ TuneSubject::TuneSubject(const Ranks& ranks, TunedOperation operation, const Sub
 
 std::vector<TuneSubject> TuneSubject::all(const Ranks& ranks, const SubjectArgs& args) {
   std::vector<TuneSubject> subjects;
-  for (const auto operation : detail::kTunedOperations) {
+  for (const auto operation : detail::kTunedBySize) {
     const TuneChoice choice = operation == TunedOperation::all_reduce ? TuneChoice::all_reduce : TuneChoice::norm;
     if (args.operations != TuneChoice::all && args.operations != choice) continue;
     TuneSubject subject(ranks, operation, args);

@@ -8,7 +8,7 @@ extern "C" {
 #endif
 
 typedef int32_t weft_layer_schedule;
-enum { WEFT_LAYER_PLAIN, WEFT_LAYER_ROUNDS, WEFT_LAYER_COMBINE_ROUNDS };
+enum { WEFT_LAYER_PLAIN, WEFT_LAYER_ROUNDS, WEFT_LAYER_COMBINE_ROUNDS, WEFT_LAYER_AUTOMATIC };
 const char* weft_layer_schedule_name(weft_layer_schedule schedule);
 
 typedef int32_t weft_expert_gemm_which;

@@ -91,7 +91,7 @@ class MoeLayer:
         workspace: torch.Tensor | None = None,
         scales: torch.Tensor | None = None,
         residual: torch.Tensor | None = None,
-        schedule: str = "plain",
+        schedule: str = "automatic",
         rounds: int | Sequence[int] = 1,
         most_tokens: int = 0,
         alone_by_size: bool = False,

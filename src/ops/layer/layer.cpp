@@ -4,6 +4,7 @@
 #include "comm/call.hpp"
 #include "comm/capture.hpp"
 #include "ops/layer/layer_checks.hpp"
+#include "ops/layer/layer_choice.hpp"
 #include "ops/layer/layer_run.hpp"
 #include "ops/layer/layer_state.hpp"
 
@@ -25,8 +26,9 @@ std::size_t MoeLayer::workspace_bytes() const {
   return state_->memory.bytes;
 }
 
-void MoeLayer::run(const MoeLayerCall& call) const {
+void MoeLayer::run(const MoeLayerCall& given) const {
   const auto layer = state_;
+  const MoeLayerCall call = detail::resolved(*layer, given);
   const detail::Rounds rounds = [&] {
     try {
       const detail::Rounds checked = detail::check_experts(*layer, call);
@@ -41,8 +43,9 @@ void MoeLayer::run(const MoeLayerCall& call) const {
   detail::run_layer(*layer, call, rounds);
 }
 
-void MoeLayer::run_experts(const MoeLayerCall& call) const {
+void MoeLayer::run_experts(const MoeLayerCall& given) const {
   const auto layer = state_;
+  const MoeLayerCall call = detail::resolved(*layer, given);
   detail::run_experts(*layer, call, detail::check_experts(*layer, call));
 }
 

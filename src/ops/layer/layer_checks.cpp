@@ -35,8 +35,9 @@ Rounds check_experts(const LayerState& layer, const MoeLayerCall& call) {
   require(call.up != nullptr && call.down != nullptr, "up, down: both GEMMs must be given");
   require(call.workspace != nullptr && reinterpret_cast<std::uintptr_t>(call.workspace) % 256 == 0,
           "workspace: {} is null or not aligned to 256 bytes", call.workspace);
-  require(call.schedule != LayerSchedule::plain || call.rounds.count == 1,
-          "rounds.count: {} is not 1, and the schedule is plain", call.rounds.count);
+  const bool whole = call.schedule == LayerSchedule::plain || call.schedule == LayerSchedule::automatic;
+  require(!whole || call.rounds.count == 1, "rounds.count: {} is not 1, and the schedule is {}", call.rounds.count,
+          name(call.schedule));
   check_processors(layer, call);
   return plan_rounds(layer.state.shape(), layer.state.takes_ring(call.most_tokens), call.most_tokens, call.rounds);
 }

@@ -2,6 +2,7 @@
 
 #include "fabric/fabric.hpp"
 #include "fabric/side_streams.hpp"
+#include "ops/layer/layer_choice.hpp"
 
 namespace weft::detail {
 namespace {
@@ -53,6 +54,7 @@ LayerState::LayerState(const MoeExchange& of, const Group& caller, const Exchang
       args(wanted),
       middle(middle_of(state.shape(), args)),
       memory(lay_out(state, args)),
+      steps(layer_steps_of(state, args)),
       streams(make_side_streams(cuda_device_of(state))),
       processors(processors_of(cuda_device_of(state))) {}
 

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ops/moe/exchange_state.hpp"
+#include "tuning/layer_steps.hpp"
 #include "weft/moe_layer.hpp"
 
 namespace weft::detail {
@@ -31,6 +33,7 @@ class LayerState {
   const MoeLayerArgs args;
   const ExchangeShape middle;  // of the rows between the GEMMs
   const LayerMemory memory;
+  const std::vector<LayerStep> steps;  // for LayerSchedule::automatic
   const std::unique_ptr<SideStreams> streams;
   const int processors;  // that a GEMM may be told to use
 };

@@ -1,0 +1,62 @@
+#include "ops/layer/layer_choice.hpp"
+
+#include <algorithm>
+
+#include "ops/layer/layer_state.hpp"
+#include "ops/moe/exchange_grid.hpp"
+#include "ops/moe/rounds.hpp"
+
+namespace weft::detail {
+namespace {
+
+static_assert(kMostTunedRounds == kMostRounds);
+
+// Choices of a table fall back where a caller's would be rejected: by tokens and the exchange alone, so on all ranks.
+bool can_divide(const ExchangeState& exchange, const MoeLayerCall& call, const ExpertRounds& rounds) {
+  try {
+    plan_rounds(exchange.shape(), exchange.takes_ring(call.most_tokens), call.most_tokens, rounds);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::vector<LayerStep> layer_steps_of(const ExchangeState& exchange, const MoeLayerArgs& args) {
+  const GroupState& channel = exchange.dispatch_channel();
+  const LayerSize size{.hidden = exchange.args().hidden,
+                       .intermediate = args.intermediate,
+                       .local_experts = exchange.shape().most_local,
+                       .top_k = exchange.args().top_k};
+  const TuningTable* const table = channel.communicator().layer_tuning_for(channel.size(), size);
+  return table != nullptr ? table->layer_steps : std::vector<LayerStep>{};
+}
+
+MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
+  const ExchangeState& exchange = layer.state;
+  MoeLayerCall made = call;
+  if (call.schedule != LayerSchedule::automatic || call.rounds.count != 1 || call.rounds.experts != nullptr)
+    return made;
+  made.schedule = LayerSchedule::plain;
+  if (layer.steps.empty()) return made;
+  const LayerStep& step = layer_step_for(layer.steps, call.most_tokens != 0 ? call.most_tokens : exchange.shape().tokens);
+  const ExpertRounds rounds{.count = step.rounds, .experts = step.experts.empty() ? nullptr : step.experts.data()};
+  if (!can_divide(exchange, call, rounds)) return made;
+  made.schedule = step.schedule;
+  made.rounds = rounds;
+  const CommunicatorState& communicator = exchange.dispatch_channel().communicator();
+  const int most = std::min(communicator.max_blocks(), most_ring_blocks(communicator.fabric().max_blocks()));
+  const auto take = [](int& number, int of_step, int largest) {
+    if (number == 0) number = std::min(of_step, largest);
+  };
+  take(made.send_num_sms, step.sms.send, most);
+  take(made.recv_num_sms, step.sms.recv, most);
+  take(made.combine_send_num_sms, step.sms.combine_send, most);
+  take(made.combine_recv_num_sms, step.sms.combine_recv, most);
+  take(made.up_num_sms, step.sms.up, layer.processors);
+  take(made.down_num_sms, step.sms.down, layer.processors);
+  return made;
+}
+
+}  // namespace weft::detail

@@ -56,8 +56,8 @@ TEST(BenchMoeLayer, EverySchedule) {
     }
     std::set<std::string> all;
     for (const char* path : {"\"slots\"", "\"ring\""}) {
-      for (const char* way :
-           {"plain1", "rounds1", "rounds2", "rounds3", "combine-rounds1", "combine-rounds2", "combine-rounds3"})
+      for (const char* way : {"plain1", "automatic1", "rounds1", "rounds2", "rounds3", "combine-rounds1",
+                              "combine-rounds2", "combine-rounds3"})
         all.insert(std::string(way) + path + "null");
       for (const char* way : {"peo2", "peo3"})
         for (const char* method : {"1", "2", "3"}) all.insert(std::string(way) + path + method);
@@ -69,7 +69,8 @@ TEST(BenchMoeLayer, EverySchedule) {
 TEST(BenchMoeLayer, TheTableSaysHow) {
   const auto result = run_layer({"--emulate-ep", "4"});
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const char* part : {"as a rank among 4 would see it", "combine-rounds", "dispatch + combine", "its owner's sum"})
+  for (const char* part :
+       {"as a rank among 4 would see it", "auto: plain", "combine-rounds", "dispatch + combine", "its owner's sum"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 

@@ -215,7 +215,7 @@ TEST(TuneSubjects, MeasureCoarseSizesFirst) {
   for (const TuneSubject& subject : subjects) {
     std::vector<std::size_t> all;
     for (int stage = 0; stage < kTuneStages; ++stage) {
-      const auto sizes = subject.sizes_of(stage);
+      const auto sizes = of_stage(subject.sizes(), stage);
       all.insert(all.end(), sizes.begin(), sizes.end());
     }
     EXPECT_EQ(all[1], subject.sizes()[4]);

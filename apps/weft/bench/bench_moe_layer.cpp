@@ -28,7 +28,6 @@ struct LayerBench {
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0;
 
-  LayerShape shape_of(const ModelShape& model_shape, int ranks) const;
   std::vector<std::uint32_t> peo_rounds() const;
   std::vector<TimedLayer> ways(const std::vector<std::int64_t>& counts) const;
   LayerRow measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
@@ -38,26 +37,6 @@ struct LayerBench {
   nlohmann::json to_json(const std::vector<LayerRow>& rows) const;
   int run();
 };
-
-LayerShape LayerBench::shape_of(const ModelShape& of, int ranks) const {
-  const auto local_of = emulated != 0 ? emulated : static_cast<std::uint32_t>(ranks);
-  const std::int64_t middle = intermediate != 0 ? intermediate : of.intermediate;
-  const auto reject = [&](const std::string& why) { throw Error(Errc::invalid_argument, "moe-layer: " + why); };
-  if (middle == 0) reject(of.name + " has no width of experts: give --intermediate");
-  if (of.row_width() % 128 != 0 || middle % 128 != 0)
-    reject(
-        fmt::format("rows of {} and {} columns: e4m3 with scales asks for multiples of 128", of.row_width(), middle));
-  if (of.num_experts % local_of != 0)
-    reject(fmt::format("{} experts cannot be divided among {} ranks", of.num_experts, local_of));
-  if (emulated != 0 && static_cast<int>(emulated) < ranks)
-    reject(fmt::format("--emulate-ep {} is less than the {} ranks", emulated, ranks));
-  return {.hidden = static_cast<std::uint32_t>(of.row_width()),
-          .intermediate = static_cast<std::uint32_t>(middle),
-          .experts = static_cast<std::uint32_t>(of.num_experts),
-          .top_k = static_cast<std::uint32_t>(of.top_k),
-          .ranks = static_cast<std::uint32_t>(ranks),
-          .emulated = emulated};
-}
 
 std::vector<std::uint32_t> LayerBench::peo_rounds() const {
   std::vector<std::uint32_t> all;
@@ -77,6 +56,7 @@ std::vector<TimedLayer> LayerBench::ways(const std::vector<std::int64_t>& counts
     all.push_back({part, {LayerSchedule::plain, 1, number, by}});
   };
   for (const RowPath by : paths) plain(TimedPart::layer, by);
+  for (const RowPath by : paths) all.push_back({TimedPart::layer, {LayerSchedule::automatic, 1, 0, by}});
   for (const RowPath by : paths) plain(TimedPart::exchange, by);
   plain(TimedPart::experts, RowPath::slots);
   for (const std::int64_t number : parse_counts(sms, "--sms", kMostBlocks, 0)) {
@@ -117,39 +97,21 @@ LayerRow LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank
       opened[index] = std::make_unique<LayerRank>(ranks, seat, shape, most, peo_rounds(), tile);
     LayerRank& rank = *opened[index];
     rank.upload(count);
-    // Each layer's output as one part after the other makes it.
-    std::vector<std::vector<std::byte>> plain;
-    for (std::uint32_t layer = 0; layer < LayerRank::kLayers; ++layer) {
-      rank.clear();
-      seat.barrier();
-      rank.device().run(seat, [&] { rank.run({.path = RowPath::ring}, layer); });
-      plain.push_back(rank.output());
-      if (layer == 0) wrong[index] = rank.check_gemms(layer);
-    }
+    const auto plain = plain_outputs(seat, rank);
+    wrong[index] = rank.check_gemms(LayerRank::kLayers - 1);
     for (TimedLayer& timed : row.timed) {
       const LayerWay& way = timed.way;
-      for (std::uint32_t layer = 0; timed.part == TimedPart::layer && layer < LayerRank::kLayers; ++layer) {
-        rank.clear();
-        seat.barrier();
-        rank.device().run(seat, [&] { rank.run(way, layer); });
-        const bool right = way.peo != 0 ? sums_are_near(rank.output(), plain[layer], shape.hidden, way.rounds)
-                                        : rank.output() == plain[layer];
-        if (!right && wrong[index].empty())
-          wrong[index] = fmt::format("{} in {} rounds by {}: layer {} differs from one part after the other",
-                                     schedule_of(way), way.rounds, weft::name(way.path), layer);
+      if (timed.part == TimedPart::layer) {
+        const std::string of_way = compare_way(seat, rank, way, plain);
+        if (wrong[index].empty()) wrong[index] = of_way;
       }
-      std::uint32_t layer = 0;
-      const auto operation = [&](int) {
-        if (timed.part == TimedPart::layer) rank.run(way, layer++);
-        if (timed.part == TimedPart::exchange) rank.exchange(way, layer++);
-        if (timed.part == TimedPart::experts) rank.experts(way, layer++);
-      };
-      seat.barrier();
-      auto all = seat.gather(rank.device().time(seat, {.method = methods_of(ranks.device()).front(),
-                                                       .samples = options.samples,
-                                                       .operation = operation,
-                                                       .poison = [&] { rank.clear(); }}));
-      if (seat.local_index() == 0) timed.samples = std::move(all);
+      auto all = time_part(seat, rank, timed.part, way, options.samples);
+      const bool automatic = way.schedule == LayerSchedule::automatic;
+      if (seat.local_index() == 0) {
+        timed.samples = std::move(all);
+        if (automatic) timed.chosen = in_words(rank.served(way.path));
+      }
+      if (automatic) continue;  // another way has its trace
       if ((trace.empty() && options.plot.empty()) || timed.part != TimedPart::layer || way.peo != 0) continue;
       const auto parts = seat.gather(as_numbers(rank.trace(seat, way, 0), way.rounds));
       if (seat.local_index() != 0) continue;
@@ -186,7 +148,8 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
       const double ideal = ideal_us(row, way);
       const double streamed = 3e-6 * shape.intermediate * shape.hidden * shape.local() / timed.figure.us;
       table.add(
-          {std::to_string(row.tokens), method_of(way), std::string(weft::name(way.path)), std::to_string(way.rounds),
+          {std::to_string(row.tokens), timed.chosen.empty() ? method_of(way) : "auto: " + timed.chosen,
+           std::string(weft::name(way.path)), std::to_string(way.rounds),
            way.sms != 0 ? std::to_string(way.sms) : "all", cell(timed.figure), ideal > 0 ? microseconds(ideal) : "",
            ideal > 0 && ideal < plain ? fmt::format("{:.0f} %", 100 * (plain - timed.figure.us) / (plain - ideal)) : "",
            fmt::format("{:.2f}", streamed)});
@@ -208,7 +171,8 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
       "below at once, but for the first of dispatch and the last of combine, as equal parts. Its gain is over the\n"
       "fastest plain layer. TB/s: weights streamed. peo: DeepEP's pull request 492 on this transport, by its\n"
       "overlap methods; it sends a row in each round that needs it. Its method 4 divides combine alone, as\n"
-      "combine-rounds. Every output was compared with that of one part after the other (peo's but for its roundings),\n"
+      "combine-rounds. auto: as the layer's tuning table says (weft tune --operation layer), plain without one.\n"
+      "Every output was compared with that of one part after the other (peo's but for its roundings),\n"
       "and numbers of both GEMMs with sums on the host.\n");
   if (emulated != 0) {
     fmt::print(
@@ -235,6 +199,7 @@ nlohmann::json LayerBench::to_json(const std::vector<LayerRow>& rows) const {
                         {"us_min", timed.figure.least},
                         {"us_max", timed.figure.most},
                         {"samples_us", timed.samples}});
+      if (!timed.chosen.empty()) points.back()["chosen"] = timed.chosen;
       if (timed.way.peo != 0) points.back()["overlap_method"] = timed.way.peo;
       if (timed.part == TimedPart::layer && divides_all(timed.way))
         points.back()["ideal_us"] = ideal_us(row, timed.way);
@@ -251,22 +216,10 @@ int LayerBench::run() {
   static_cast<void>(ways(parse_counts(rounds, "--rounds", 16, 1)));  // complains before anything is started
   check_outputs({{"--trace", trace}});
   Ranks ranks(options.ranks_args());
-  const LayerShape shape = shape_of(of, ranks.world_size());
-  constexpr double kMostOnCpu = 1e9;
-  const double products =
-      3.0 * shape.hidden * shape.intermediate * shape.top_k * static_cast<double>(std::ranges::max(counts));
-  if (ranks.device() == Device::cpu && products > kMostOnCpu)
-    throw Error(
-        Errc::invalid_argument,
-        fmt::format("moe-layer: CPU ranks multiply in plain loops, and {:.1g} products of a layer are more than "
-                    "{:.1g}: take fewer --tokens, or --config with smaller experts",
-                    products, kMostOnCpu));
+  const LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate);
+  check_gemms_for(ranks, shape, std::ranges::max(counts));
   if (ranks.device() == Device::cpu && tile != GemmTile::automatic)
     throw Error(Errc::invalid_argument, "moe-layer: --gemm-tile is for GPUs, and CPU ranks multiply in plain loops");
-  if (ranks.device() == Device::cuda && !has_cutlass_gemms())
-    throw Error(Errc::invalid_argument,
-                "moe-layer: this program has no GEMMs for GPUs: configure it with WEFT_CUTLASS, a folder of CUTLASS's "
-                "sources");
   std::vector<std::unique_ptr<LayerRank>> opened(static_cast<std::size_t>(ranks.local_size()));
   std::vector<LayerRow> rows;
   Progress progress(counts.size(), ranks.leader());
@@ -302,6 +255,7 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
   const auto bench = std::make_shared<LayerBench>();
   bench->arguments = arguments;
   bench->tokens = "1,8,32,128";
+  bench->options.add_tuning_to(app);
   bench->model.add_to(app, "--model", "Shape of the layer");
   app.add_option("--tokens", bench->tokens, "Tokens per rank, up to 1024")->capture_default_str();
   app.add_option("--rounds", bench->rounds, "Rounds of experts to measure, each from 1 to 16")->capture_default_str();

@@ -1,6 +1,7 @@
 #include "bench/layer_figures.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -31,9 +32,20 @@ std::string method_of(const LayerWay& way) {
 
 std::string in_words(const LayerWay& way) {
   std::string text{name(way.schedule)};
-  if (way.schedule != LayerSchedule::plain) text += fmt::format(", {} rounds", way.rounds);
+  const bool divided = way.schedule == LayerSchedule::rounds || way.schedule == LayerSchedule::combine_rounds;
+  if (divided) text += fmt::format(", {} rounds", way.rounds);
   if (way.sms != 0) text += fmt::format(", {} SMs", way.sms);
   return text + fmt::format(", by {}", name(way.path));
+}
+
+std::string in_words(const detail::LayerStep& step) {
+  std::string text{name(step.schedule)};
+  if (step.schedule != LayerSchedule::plain) {
+    text += step.experts.empty() ? fmt::format(", {} rounds", step.rounds)
+                                 : fmt::format(", rounds of {} experts", fmt::join(step.experts, ", "));
+  }
+  const int sms = std::max({step.sms.send, step.sms.recv, step.sms.combine_send});
+  return sms != 0 ? text + fmt::format(", {} SMs", sms) : text;
 }
 
 bool divides_all(const LayerWay& way) {

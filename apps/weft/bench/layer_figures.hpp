@@ -6,24 +6,19 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/layer_measure.hpp"
 #include "bench/layer_rank.hpp"
 #include "bench/layer_trace.hpp"
 #include "workloads/measure.hpp"
 
 namespace weft::cli {
 
-// A whole layer, or a part of it alone.
-enum class TimedPart : std::uint8_t { layer, exchange, experts };
-constexpr std::string_view name(TimedPart part) {
-  constexpr std::string_view names[] = {"layer", "dispatch + combine", "experts"};
-  return names[static_cast<int>(part)];
-}
-
 struct TimedLayer {
   TimedPart part;
   LayerWay way;
   std::vector<std::vector<double>> samples = {};  // [rank][sample]
   Figure figure = {};
+  std::string chosen = {};  // by the layer's table, if the schedule is automatic
 };
 
 // All that is timed for one number of tokens.
@@ -44,6 +39,8 @@ std::string_view schedule_of(const LayerWay& way);
 std::string method_of(const LayerWay& way);
 // "rounds, 2 rounds, 16 SMs, by slots".
 std::string in_words(const LayerWay& way);
+// "rounds, [1, 6, 1] experts, 16 SMs".
+std::string in_words(const detail::LayerStep& step);
 
 // Whether a layer has dispatch, experts and combine in rounds, and sends each row once.
 bool divides_all(const LayerWay& way);

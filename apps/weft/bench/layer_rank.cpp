@@ -8,6 +8,7 @@
 #include <random>
 
 #include "bench/sum_rows.hpp"
+#include "comm/state.hpp"
 #include "numeric/numeric.hpp"
 
 namespace weft::cli {
@@ -49,6 +50,7 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& sh
     : shape_(shape),
       rank_(static_cast<std::uint32_t>(seat.rank())),
       most_virtual_(most_virtual_of(shape, shape.ranks, most_tokens)),
+      group_(seat.communicator().world().state()),
       device_(open_rank_device(ranks, seat)),
       exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape, most_virtual_))),
       layer_(MoeLayer::create(exchange_, {.intermediate = shape.intermediate, .down_cast = RowCast::fp8})) {
@@ -135,12 +137,36 @@ bool LayerRank::have_slots(const LayerShape& shape, std::uint32_t tokens) {
   return most_virtual_of(shape, shape.ranks, tokens) <= detail::kMaxSlotTokens;
 }
 
+detail::LayerStep step_of(const LayerWay& way, int processors) {
+  const bool in_rounds = way.schedule == LayerSchedule::rounds;
+  const int parts = in_rounds && way.peo == 0 ? 2 : 1;  // beside the experts
+  const int rest = way.sms != 0 ? std::max(processors - parts * way.sms, 0) : 0;
+  const bool beside = way.schedule != LayerSchedule::plain;
+  return {.schedule = way.schedule,
+          .rounds = way.rounds,
+          .experts = way.experts,
+          .sms = {.send = in_rounds ? way.sms : 0,
+                  .recv = in_rounds ? way.sms : 0,
+                  .combine_send = beside ? way.sms : 0,
+                  .combine_recv = 0,
+                  .up = in_rounds ? rest : 0,
+                  .down = beside ? rest : 0}};
+}
+
+detail::LayerSize table_size(const LayerShape& shape) {
+  return {
+      .hidden = shape.hidden, .intermediate = shape.intermediate, .local_experts = shape.local(), .top_k = shape.top_k};
+}
+
+detail::LayerStep LayerRank::served(RowPath path) const {
+  const detail::TuningTable* const table = group_.communicator().layer_tuning_for(group_.size(), table_size(shape_));
+  if (table == nullptr) return {};
+  return detail::layer_step_for(table->layer_steps, path == RowPath::slots ? virtual_tokens_ : exchange_.args().tokens);
+}
+
 MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
   Layer& of = layers_[layer % kLayers];
-  constexpr int kProcessors = 132;
-  const int parts = way.schedule == LayerSchedule::rounds && way.peo == 0 ? 2 : 1;  // beside the experts
-  const int rest = way.sms != 0 ? kProcessors - parts * way.sms : 0;
-  const bool beside = way.schedule != LayerSchedule::plain;
+  const detail::LayerSms sms = step_of(way, group_.communicator().fabric().processor().multiprocessors).sms;
   return {.input = input_,
           .topk_ids = of.ids,
           .topk_weights = static_cast<const float*>(of.weights),
@@ -160,14 +186,14 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
               },
           .stream = device_->stream(),
           .schedule = way.schedule,
-          .rounds = {.count = way.rounds},
-          .send_num_sms = way.schedule == LayerSchedule::rounds ? way.sms : 0,
-          .recv_num_sms = way.schedule == LayerSchedule::rounds ? way.sms : 0,
-          .combine_send_num_sms = beside ? way.sms : 0,
-          .combine_recv_num_sms = 0,
+          .rounds = {.count = way.rounds, .experts = way.experts.empty() ? nullptr : way.experts.data()},
+          .send_num_sms = sms.send,
+          .recv_num_sms = sms.recv,
+          .combine_send_num_sms = sms.combine_send,
+          .combine_recv_num_sms = sms.combine_recv,
           .alone_by_size = true,
-          .up_num_sms = way.schedule == LayerSchedule::rounds ? rest : 0,
-          .down_num_sms = beside ? rest : 0};
+          .up_num_sms = sms.up,
+          .down_num_sms = sms.down};
 }
 
 namespace {

@@ -13,20 +13,28 @@
 #include "bench/layer_traffic.hpp"
 #include "bench/rank_device.hpp"
 #include "gemm/grouped_gemm.hpp"
+#include "tuning/layer_steps.hpp"
 #include "weft/moe_layer.hpp"
 
 namespace weft::cli {
 
 // How a layer runs.
 struct LayerWay {
-  LayerSchedule schedule = LayerSchedule::plain;
+  LayerSchedule schedule = LayerSchedule::plain;  // automatic: as the layer's table says
   std::uint32_t rounds = 1;
   int sms = 0;  // of each part of communication; 0: all of them, and the GEMMs have all, too
   RowPath path = RowPath::slots;
   std::uint32_t peo = 0;  // rounds as PeoLayer makes them, by this overlap method; 0: as the schedule does
+  std::vector<std::uint32_t> experts = {};  // of each round; empty: as even as possible
 
   bool operator==(const LayerWay&) const = default;
 };
+
+// The choices that a layer's call is told, on a GPU of so many processors (0: a CPU).
+detail::LayerStep step_of(const LayerWay& way, int processors);
+
+// The key of its tuning table.
+detail::LayerSize table_size(const LayerShape& shape);
 
 class LayerRank {
  public:
@@ -38,10 +46,13 @@ class LayerRank {
             const std::vector<std::uint32_t>& rounds, GemmTile tile);
 
   RankDevice& device() { return *device_; }
+  std::uint32_t hidden() const { return shape_.hidden; }
   // Before all else: tokens of each rank. They also choose the tile of the GEMMs.
   void upload(std::uint32_t tokens);
   // Whether so many tokens have slots.
   static bool have_slots(const LayerShape& shape, std::uint32_t tokens);
+  // The choices of LayerSchedule::automatic for these tokens.
+  detail::LayerStep served(RowPath path) const;
   // Enqueue a layer, or a part of it. Layers take turns.
   void run(const LayerWay& way, std::uint32_t layer);
   void experts(const LayerWay& way, std::uint32_t layer);   // both GEMMs and the activation of what came last
@@ -68,6 +79,7 @@ class LayerRank {
 
   LayerShape shape_;
   std::uint32_t rank_, most_virtual_;
+  const detail::GroupState& group_;
   std::unique_ptr<RankDevice> device_;
   MoeExchange exchange_;
   MoeLayer layer_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/ranks.hpp"
 
@@ -9,5 +10,8 @@ namespace weft::cli {
 
 // The reason why --tuning `file` has no effect. Empty if it has an effect, or if no file was given.
 std::string unused_tuning(const Ranks& ranks, const std::string& file);
+
+// The tables that serve layers of experts of these ranks: "CPU, 2 ranks (measured): 128 and 256 columns, …".
+std::vector<std::string> layer_tuning(const Ranks& ranks);
 
 }  // namespace weft::cli

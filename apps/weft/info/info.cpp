@@ -167,6 +167,7 @@ int Info::run() const {
                     {"window_bytes", memory.window},
                     {"control_bytes", memory.control},
                     {"multicast", all.first().multicast()},
+                    {"layer_tuning", layer_tuning(all)},
                     {"unused_tuning", unused}};
     if (text && all.leader())
       fmt::print("\nA communicator of these ranks ({}) takes {} of symmetric memory and {} for control on each rank\n",
@@ -174,6 +175,8 @@ int Info::run() const {
     if (text && all.leader())
       fmt::print("Its all-reduces are tuned by: {}\n{}NVLink multicast: {}\n", all.first().tuning(),
                  unused.empty() ? "" : unused + "\n", all.first().multicast());
+    if (text && all.leader())
+      for (const std::string& one : layer_tuning(all)) fmt::print("Its layers of experts are tuned by: {}\n", one);
   } catch (const Error& error) {
     if (error.code() == Errc::invalid_argument) throw;
     communicator = {{"error", error.what()}};

@@ -114,7 +114,7 @@ std::vector<TuneSubject> TuneSubject::all(const Ranks& ranks, const SubjectArgs&
     TuneSubject subject(ranks, operation, args);
     if (!subject.sizes_.empty()) subjects.push_back(std::move(subject));
   }
-  if (subjects.empty())
+  if (subjects.empty() && args.operations != TuneChoice::layer)
     throw Error(Errc::invalid_argument,
                 fmt::format("--bytes {}: norms have whole rows, so one must be a multiple of {} up to {}", args.bytes,
                             format_bytes(kRowBytes),
@@ -167,14 +167,6 @@ Point TuneSubject::point(const Bench& bench, const Trial& trial) const {
   point.rows = static_cast<std::int64_t>(trial.bytes / kRowBytes);
   point.hidden = kHidden;
   return point;
-}
-
-std::vector<std::size_t> TuneSubject::sizes_of(int stage) const {
-  constexpr std::pair<std::size_t, std::size_t> kFirstAndStep[kTuneStages] = {{0, 4}, {2, 4}, {1, 2}};
-  const auto [first, step] = kFirstAndStep[stage];
-  std::vector<std::size_t> all;
-  for (std::size_t i = first; i < sizes_.size(); i += step) all.push_back(sizes_[i]);
-  return all;
 }
 
 }  // namespace weft::cli

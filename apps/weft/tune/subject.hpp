@@ -11,9 +11,9 @@
 
 namespace weft::cli {
 
-enum class TuneChoice : std::uint8_t { all, all_reduce, norm };
+enum class TuneChoice : std::uint8_t { all, all_reduce, norm, layer };
 constexpr std::string_view name(TuneChoice choice) {
-  constexpr std::string_view names[] = {"all", "all-reduce", "norm"};
+  constexpr std::string_view names[] = {"all", "all-reduce", "norm", "layer"};
   return names[static_cast<int>(choice)];
 }
 
@@ -29,19 +29,26 @@ struct SubjectArgs {
 // Sizes of --bytes, ascending. Throws Errc::invalid_argument.
 std::vector<std::size_t> parse_tuned_bytes(const std::string& text);
 
+// A search whose time is up has measured sizes of all kinds: the first stage has every fourth one, the second the
+// middles between them, the third the rest.
 inline constexpr int kTuneStages = 3;
+template <class Size>
+std::vector<Size> of_stage(const std::vector<Size>& sizes, int stage) {
+  constexpr std::pair<std::size_t, std::size_t> kFirstAndStep[kTuneStages] = {{0, 4}, {2, 4}, {1, 2}};
+  const auto [first, step] = kFirstAndStep[stage];
+  std::vector<Size> all;
+  for (std::size_t i = first; i < sizes.size(); i += step) all.push_back(sizes[i]);
+  return all;
+}
 
 class TuneSubject {
  public:
-  // The subjects of these ranks that have sizes to measure.
+  // The subjects of these ranks that have sizes to measure. Layers are none of them (tune/layer_search.hpp).
   static std::vector<TuneSubject> all(const Ranks& ranks, const SubjectArgs& args);
 
   detail::TunedOperation operation() const { return operation_; }
   std::string_view title() const;  // of tables for people: "all-reduce of bf16"
   const std::vector<std::size_t>& sizes() const { return sizes_; }
-  // Those that a stage measures. A search whose time is up has measured sizes of all kinds: the first stage has every
-  // fourth one, the second the middles between them.
-  std::vector<std::size_t> sizes_of(int stage) const;
   const TuneSpace& space() const { return space_; }
   DataType type() const { return type_; }
 

@@ -8,18 +8,23 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "base/build_info.hpp"
 #include "bench/bench_options.hpp"
+#include "bench/layer_figures.hpp"
 #include "comm/state.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/sizes.hpp"
 #include "common/values.hpp"
+#include "models/model_choice.hpp"
 #include "rendezvous/process_identity.hpp"
+#include "tune/layer_search.hpp"
 #include "tune/subject.hpp"
+#include "tuning/layer_file.hpp"
 #include "tuning/tuning.hpp"
 
 namespace weft::cli {
@@ -33,16 +38,27 @@ struct Tune {
   std::string output = "tuning.json";
   std::string state;
   SubjectArgs subjects;
+  ModelChoice model;
+  std::string tokens;
+  std::int64_t intermediate = 0;
   double seconds = 170;
 
-  nlohmann::json identity(Ranks& ranks) const;
+  nlohmann::json identity(Ranks& ranks, const std::optional<LayerSearch>& layers) const;
   std::vector<detail::TuningTable> found_tables() const;
   detail::TuningTable table_of(const Ranks& ranks, const TuneSubject& subject) const;
   std::vector<detail::TuningStep> base(const Ranks& ranks, const TuneSubject& subject) const;
   void write(const Ranks& ranks, const TuneSubject& subject, const std::vector<TunedSize>& tuned) const;
   void print(const TuneSubject& subject, const std::vector<TunedSize>& tuned) const;
+  std::optional<LayerSearch::Args> asked_layers() const;
+  std::vector<detail::LayerStep> base(const LayerSearch& layers) const;
+  void check_steps_of(const LayerSearch& layers) const;
+  void finish(const LayerSearch& layers) const;
   void check_ranks(const Ranks& ranks) const;
   int run();
+
+ private:
+  std::string note() const;
+  void replace(detail::TuningTable table) const;
 };
 
 // The leader's text on every rank of a launched job, since all ranks must search in the same way.
@@ -57,15 +73,23 @@ std::string from_leader(Ranks& ranks, std::string text) {
   return text;
 }
 
-nlohmann::json Tune::identity(Ranks& ranks) const {
+nlohmann::json Tune::identity(Ranks& ranks, const std::optional<LayerSearch>& layers) const {
   const auto& build = detail::build_info();
-  return {{"machine", from_leader(ranks, detail::ProcessIdentity::current().host.data())},
-          {"processor", state_of(ranks).communicator().fabric().processor().name},
-          {"ranks", ranks.world_size()},
-          {"fabric", ranks.first().fabric()},
-          {"commit", build.commit},
-          {"dirty", build.dirty},
-          {"build_type", build.build_type}};
+  nlohmann::json all = {{"machine", from_leader(ranks, detail::ProcessIdentity::current().host.data())},
+                        {"processor", state_of(ranks).communicator().fabric().processor().name},
+                        {"ranks", ranks.world_size()},
+                        {"fabric", ranks.first().fabric()},
+                        {"commit", build.commit},
+                        {"dirty", build.dirty},
+                        {"build_type", build.build_type}};
+  if (layers) all["layer"] = detail::to_json(layers->table().layer);
+  return all;
+}
+
+std::string Tune::note() const {
+  const auto& build = detail::build_info();
+  return fmt::format("weft tune at {}{}, {}, {}", build.commit, build.dirty ? " with uncommitted changes" : "",
+                     build.build_type, now());
 }
 
 std::vector<detail::TuningTable> Tune::found_tables() const {
@@ -74,13 +98,11 @@ std::vector<detail::TuningTable> Tune::found_tables() const {
 
 // Without its steps.
 detail::TuningTable Tune::table_of(const Ranks& ranks, const TuneSubject& subject) const {
-  const auto& build = detail::build_info();
   return {.processor = state_of(ranks).communicator().fabric().processor(),
           .ranks = ranks.world_size(),
           .operation = subject.operation(),
           .origin = "measured",
-          .note = fmt::format("weft tune at {}{}, {}, {}", build.commit, build.dirty ? " with uncommitted changes" : "",
-                              build.build_type, now())};
+          .note = note()};
 }
 
 // The choices for sizes that are not measured: the table that will be replaced, else the table in use.
@@ -98,14 +120,69 @@ std::vector<detail::TuningStep> Tune::base(const Ranks& ranks, const TuneSubject
   return steps;
 }
 
-// An existing file keeps its tables for other processors, numbers of ranks and operations.
-void Tune::write(const Ranks& ranks, const TuneSubject& subject, const std::vector<TunedSize>& tuned) const {
-  detail::TuningTable table = table_of(ranks, subject);
-  table.steps = steps_of(tuned, base(ranks, subject));
+// An existing file keeps its tables for other processors, numbers of ranks, operations and layers.
+void Tune::replace(detail::TuningTable table) const {
   std::vector<detail::TuningTable> tables = found_tables();
   std::erase_if(tables, [&](const detail::TuningTable& other) { return other.serves_as(table); });
   tables.push_back(std::move(table));
   write_text(output, detail::to_json(tables));
+}
+
+void Tune::write(const Ranks& ranks, const TuneSubject& subject, const std::vector<TunedSize>& tuned) const {
+  detail::TuningTable table = table_of(ranks, subject);
+  table.steps = steps_of(tuned, base(ranks, subject));
+  replace(std::move(table));
+}
+
+// Without a model there are no layers.
+std::optional<LayerSearch::Args> Tune::asked_layers() const {
+  const TuneChoice choice = subjects.operations;
+  if (choice == TuneChoice::layer && !model.given())
+    throw Error(Errc::invalid_argument, "--operation layer: --model or --config must say which");
+  if (!model.given()) return {};
+  if (choice == TuneChoice::all_reduce || choice == TuneChoice::norm)
+    throw Error(Errc::invalid_argument,
+                fmt::format("--model, --config: are for layers, and --operation is {}", name(choice)));
+  LayerSearch::Args args{.model = model.shape_with_experts(),
+                         .intermediate = intermediate,
+                         .quick = subjects.quick,
+                         .samples = options.samples};
+  const std::string usual = subjects.quick ? "8,64,256" : "1,8,16,32,64,128,192,256";
+  for (const std::int64_t count : parse_counts(tokens.empty() ? usual : tokens, "--tokens", 1024))
+    args.tokens.push_back(static_cast<std::uint32_t>(count));
+  std::ranges::sort(args.tokens);
+  args.tokens.erase(std::unique(args.tokens.begin(), args.tokens.end()), args.tokens.end());
+  return args;
+}
+
+std::vector<detail::LayerStep> Tune::base(const LayerSearch& layers) const {
+  for (const detail::TuningTable& table : found_tables())
+    if (table.serves_as(layers.table())) return table.layer_steps;
+  return layers.steps_now();
+}
+
+void Tune::check_steps_of(const LayerSearch& layers) const {
+  const std::size_t kept = base(layers).size(), sizes = layers.tokens().size();
+  if (sizes + kept + 1 <= detail::kMostTuningSteps) return;
+  throw Error(Errc::invalid_argument,
+              fmt::format("--tokens: {} numbers beside {} steps for others make more than the {} steps of a table",
+                          sizes, kept, detail::kMostTuningSteps));
+}
+
+void Tune::finish(const LayerSearch& layers) const {
+  detail::TuningTable made = layers.table();
+  made.note = note();
+  made.layer_steps = layer_steps_of(layers.with_left(base(layers)), base(layers));
+  replace(std::move(made));
+  Table table({"tokens", "schedule", "µs", "before µs", "gain"});
+  for (const TunedLayer& layer : layers.tuned())
+    table.add({std::to_string(layer.tokens), in_words(layer.step), cell(layer.time), cell(layer.before),
+               layer.as_before ? "as before" : fmt::format("{:.2f}", layer.before.us / layer.time.us)});
+  const LayerShape& shape = layers.shape();
+  fmt::print("\nlayer of experts, {} and {} columns, {} experts on each rank, top {}, rows by slots\n{}\n",
+             shape.hidden, shape.intermediate, shape.local(), shape.top_k, table.text());
+  if (std::ranges::all_of(layers.tuned(), &TunedLayer::as_before))
+    fmt::print("No schedule is faster than the present one for these tokens.\n");
 }
 
 void Tune::print(const TuneSubject& subject, const std::vector<TunedSize>& tuned) const {
@@ -187,6 +264,7 @@ int Tune::run() {
   subjects.samples = options.samples;
   parse_tuned_bytes(subjects.bytes);  // reports bad sizes before anything is started
   const std::string file = state.empty() ? output + ".state" : state;
+  const auto asked = asked_layers();
   check_outputs({{"--state", file}});  // it keeps the measurements even if the table cannot be written
   static_cast<void>(found_tables());
   Ranks ranks(options.ranks_args());
@@ -199,10 +277,16 @@ int Tune::run() {
     count += subject.sizes().size();
     if (ranks.leader()) check_steps(subject.sizes(), base(ranks, subject));
   }
+  std::optional<LayerSearch> layers;
+  if (asked) layers.emplace(ranks, *asked);
+  if (layers) count += layers->tokens().size();
+  if (layers && ranks.leader()) check_steps_of(*layers);
   std::stringstream found;
   if (ranks.leader()) found << std::ifstream(file).rdbuf();
-  TuneState known(
-      {.file = file, .identity = identity(ranks), .text = from_leader(ranks, found.str()), .writes = ranks.leader()});
+  TuneState known({.file = file,
+                   .identity = identity(ranks, layers),
+                   .text = from_leader(ranks, found.str()),
+                   .writes = ranks.leader()});
   Progress progress(count, ranks.leader());
   if (known.known() != 0 && ranks.leader())
     fmt::print(stderr, "weft tune: continues with {} measurements of {}\n", known.known(), file);
@@ -212,10 +296,13 @@ int Tune::run() {
   };
   std::vector<std::string> left;
   // A run gets somewhere, however short its time.
-  const auto goes_on = [&] { return !std::ranges::any_of(searches, &Search::measured) || !time_is_up(); };
+  const auto goes_on = [&] {
+    const bool measured = (layers && layers->measured()) || std::ranges::any_of(searches, &Search::measured);
+    return !measured || !time_is_up();
+  };
   for (int stage = 0; stage < kTuneStages; ++stage) {
     for (Search& search : searches) {
-      for (const std::size_t size : search.subject.sizes_of(stage)) {
+      for (const std::size_t size : of_stage(search.subject.sizes(), stage)) {
         const std::string what = fmt::format("{} {}", name(search.subject.operation()), format_bytes(size));
         progress.step(what);
         if (goes_on()) {
@@ -223,6 +310,15 @@ int Tune::run() {
         } else {
           left.push_back(what);
         }
+      }
+    }
+    for (const std::uint32_t tokens : layers ? of_stage(layers->tokens(), stage) : std::vector<std::uint32_t>{}) {
+      const std::string what = fmt::format("{} of {} tokens", name(detail::TunedOperation::moe_layer), tokens);
+      progress.step(what);
+      if (goes_on()) {
+        layers->tune(progress, known, tokens);
+      } else {
+        left.push_back(what);
       }
     }
   }
@@ -234,6 +330,7 @@ int Tune::run() {
     write(ranks, search.subject, search.all_sizes(base(ranks, search.subject)));
     print(search.subject, search.sizes());
   }
+  if (layers && !layers->tuned().empty()) finish(*layers);
   if (left.empty()) {
     known.remove();
   } else {
@@ -257,8 +354,14 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--state", tune->state,
                  "File of measurements, to continue after an interruption (default: the "
                  "output's name with .state)");
-  add_choice(app, "--operation", tune->subjects.operations, {TuneChoice::all, TuneChoice::all_reduce, TuneChoice::norm},
-             "The operation to tune");
+  add_choice(app, "--operation", tune->subjects.operations,
+             {TuneChoice::all, TuneChoice::all_reduce, TuneChoice::norm, TuneChoice::layer},
+             "The operation to tune (all: layers of experts if a model is given)");
+  tune->model.add_to(app, "--model", "Shape of layers of experts to tune");
+  app.add_option("--tokens", tune->tokens, "Tokens per rank of layers to measure, up to 1024 (default: 1 to 256)");
+  app.add_option("--intermediate", tune->intermediate, "Columns between an expert's GEMMs (0: the model's)")
+      ->check(whole_number(0, 1 << 20))
+      ->capture_default_str();
   app.add_flag("--quick", tune->subjects.quick, "Every fourth size and fewer grids: half a minute");
   app.add_option("--seconds", tune->seconds, "Time after which no further size begins; 0: all sizes")
       ->check(CLI::Range(0.0, 1e6))

@@ -17,6 +17,13 @@ constexpr const char* kSchema = "weft-tune-state-4";
 
 }  // namespace
 
+std::string in_words(const Trial& trial) {
+  if (trial.operation == detail::TunedOperation::moe_layer)
+    return fmt::format("a layer of {} tokens, {}", trial.bytes, trial.way.empty() ? "as at present" : trial.way);
+  return fmt::format("{} of {}, {} × {}", name(trial.algorithm), format_bytes(trial.bytes), trial.launch.blocks,
+                     trial.launch.threads);
+}
+
 TuneState::TuneState(Args args) : args_(std::move(args)) {
   if (!args_.text.empty()) read();
   known_ = times_.size();
@@ -44,6 +51,7 @@ void TuneState::read() {
         if (line.at("algorithm") == name(algorithm)) trial.algorithm = algorithm;
       for (const auto operation : detail::kTunedOperations)
         if (line.at("operation") == name(operation)) trial.operation = operation;
+      trial.way = line.value("way", "");
       times_[trial] = line.at("us");
     }
     if (begin == 0) throw bad("is no state of weft tune");
@@ -59,8 +67,7 @@ double TuneState::time(const Trial& trial, const std::function<Result(const Tria
   if (result.verdict == Verdict::unavailable) return kUnavailable;
   if (result.verdict == Verdict::wrong)
     throw Error(Errc::system,
-                fmt::format("WRONG: {} of {}, {} × {}: {}; no table was written; weft verify tells more",
-                            name(trial.algorithm), format_bytes(trial.bytes), trial.launch.blocks, trial.launch.threads,
+                fmt::format("WRONG: {}: {}; no table was written; weft verify tells more", in_words(trial),
                             result.detail.empty() ? "other bits, in another process" : result.detail));
   if (args_.writes) keep(trial, result.us);
   return times_[trial] = result.us;
@@ -69,16 +76,16 @@ double TuneState::time(const Trial& trial, const std::function<Result(const Tria
 // The first call rewrites the file without an unfinished last line.
 void TuneState::keep(const Trial& trial, double us) {
   const auto line_of = [](const Trial& of, double time) {
-    return json{{"operation", name(of.operation)},
-                {"bytes", of.bytes},
-                {"algorithm", name(of.algorithm)},
-                {"blocks", of.launch.blocks},
-                {"threads", of.launch.threads},
-                {"samples", of.samples},
-                {"turn", of.turn},
-                {"us", time}}
-               .dump() +
-           "\n";
+    json line{{"operation", name(of.operation)},
+              {"bytes", of.bytes},
+              {"algorithm", name(of.algorithm)},
+              {"blocks", of.launch.blocks},
+              {"threads", of.launch.threads},
+              {"samples", of.samples},
+              {"turn", of.turn},
+              {"us", time}};
+    if (!of.way.empty()) line["way"] = of.way;
+    return line.dump() + "\n";
   };
   if (!out_.is_open()) {
     std::string text = json{{"schema", kSchema}, {"identity", args_.identity}}.dump() + "\n";

@@ -23,17 +23,20 @@ struct Trial {
   int samples = 1;
   int turn = 0;  // from 1 if two candidates take turns
   detail::TunedOperation operation = detail::TunedOperation::all_reduce;
+  std::string way = {};  // of layers, whose `bytes` are tokens; empty: the present choice
 
   bool operator<(const Trial& other) const { return key() < other.key(); }
 
  private:
-  std::tuple<detail::TunedOperation, std::size_t, Algorithm, int, int, int, int> key() const {
-    return {operation, bytes, algorithm, launch.blocks, launch.threads, samples, turn};
+  std::tuple<detail::TunedOperation, std::size_t, Algorithm, int, int, int, int, std::string> key() const {
+    return {operation, bytes, algorithm, launch.blocks, launch.threads, samples, turn, way};
   }
 };
 
 // The time of a trial that cannot be done.
 inline constexpr double kUnavailable = std::numeric_limits<double>::infinity();
+
+std::string in_words(const Trial& trial);
 
 // Keeps measurements in a file, so that an interrupted run can continue: a line with the identity of the run, and one
 // line per trial. Throws Errc::invalid_argument for a file of another machine, build or number of ranks. Only right

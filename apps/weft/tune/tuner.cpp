@@ -78,31 +78,39 @@ struct Turns {
   Figure figure() const { return {.us = middle(), .least = us.front(), .most = us.back(), .samples = us.size()}; }
 };
 
-// Whether the challenger beats the size's present choice. Both get the times that decided. The first of each turn
-// alternates, so that other load on the machine affects both.
+// Whether the challenger beats the size's present choice. Both get the times that decided.
 bool wins_in_turns(TunedSize& challenger, int samples, const Time& time) {
+  const Contest contest = take_turns(samples, [&](bool of_challenger, int each, int turn) {
+    Trial trial{.bytes = challenger.bytes, .algorithm = Algorithm::automatic, .samples = each, .turn = turn};
+    if (of_challenger) {
+      trial.algorithm = challenger.algorithm;
+      trial.launch = challenger.launch;
+    }
+    return time(trial);
+  });
+  challenger.time = contest.challenger;
+  challenger.before = contest.present;
+  return contest.won;
+}
+
+}  // namespace
+
+Contest take_turns(int samples, const std::function<double(bool, int, int)>& time) {
   const int each = (kConfirm * samples + kTurns - 1) / kTurns;
   Turns now, before;
   for (int turn = 0; turn < kTurns; ++turn) {
     for (const bool first : {true, false}) {
       const bool of_challenger = first == (turn % 2 != 0);
-      Trial trial{.bytes = challenger.bytes, .algorithm = Algorithm::automatic, .samples = each, .turn = turn + 1};
-      if (of_challenger) {
-        trial.algorithm = challenger.algorithm;
-        trial.launch = challenger.launch;
-      }
-      (of_challenger ? now : before).us[static_cast<std::size_t>(turn)] = time(trial);
+      (of_challenger ? now : before).us[static_cast<std::size_t>(turn)] = time(of_challenger, each, turn + 1);
     }
   }
   now.sort();
   before.sort();
-  challenger.time = now.figure();
-  challenger.before = before.figure();
   const double gain = before.middle() - now.middle();
-  return now.middle() * kTurnsGain < before.middle() && gain > std::max(now.spread(), before.spread());
+  return {.challenger = now.figure(),
+          .present = before.figure(),
+          .won = now.middle() * kTurnsGain < before.middle() && gain > std::max(now.spread(), before.spread())};
 }
-
-}  // namespace
 
 TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const Time& time) {
   const std::vector<TunedSize> best = best_of_each(query.bytes, space, time);
@@ -125,16 +133,11 @@ TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const Time& 
           .as_before = true};
 }
 
-namespace {
-
-// A round number near the middle between two measured sizes.
 std::uint64_t boundary(std::uint64_t below, std::uint64_t above) {
   const std::uint64_t middle = below + (above - below) / 2,
                       step = std::max<std::uint64_t>(std::bit_floor(above - below) / 8, 1);
   return std::max(middle / step * step, below);
 }
-
-}  // namespace
 
 std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes,
                                          std::span<const detail::TuningStep> base) {

@@ -41,6 +41,18 @@ struct TuneQuery {
 // stays unless it is slower by more than the spread of the turns.
 TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const std::function<double(const Trial&)>& time);
 
+// Two candidates that have taken turns. The first of each turn alternates, so that other load on the machine affects
+// both. Figures are of the turns.
+struct Contest {
+  Figure challenger, present;
+  bool won = false;  // by more than the spread of the turns
+};
+// `time(of_challenger, samples, turn)`; turns count from 1, and have three times as many samples together.
+Contest take_turns(int samples, const std::function<double(bool, int, int)>& time);
+
+// A round number near the middle between two measured sizes.
+std::uint64_t boundary(std::uint64_t below, std::uint64_t above);
+
 // `sizes` must ascend. If two neighbours differ, a round number near their middle is the boundary. Sizes below the
 // smallest keep the choices of `base`, from the next power of two downwards. Sizes above the largest keep them from the
 // next byte on. If the outermost choice is the same algorithm with no grid of its own, it extends over them instead.

@@ -45,6 +45,7 @@ MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
   if (!can_divide(exchange, call, rounds)) return made;
   made.schedule = step.schedule;
   made.rounds = rounds;
+  made.alone_by_size = true;  // as `weft tune` has measured it
   const CommunicatorState& communicator = exchange.dispatch_channel().communicator();
   const int most = std::min(communicator.max_blocks(), most_ring_blocks(communicator.fabric().max_blocks()));
   const auto take = [](int& number, int of_step, int largest) {

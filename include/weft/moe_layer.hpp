@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "weft/layer_schedule.hpp"
 #include "weft/moe.hpp"
 
 namespace weft {
@@ -74,23 +75,6 @@ struct MoeLayerArgs {
   // How the down GEMM's input is cast: not at all, or to e4m3 with scales like those of dispatch.
   RowCast down_cast = RowCast::none;
 };
-
-// The order of a layer's parts. All of them give the same bits, if the GEMMs do.
-enum class LayerSchedule : std::uint8_t {
-  plain,           // one after the other
-  rounds,          // dispatch, GEMMs and combine of different rounds run at once
-  combine_rounds,  // only combine runs beside the down GEMM, round by round, as in SGLang's single-batch overlap
-  // As the tuning table for such a layer says (Config::tuning_file, `weft tune`): by rank 0's GPU, the number of ranks,
-  // hidden and intermediate columns, the experts of the rank that has most, top_k, and most_tokens (without it
-  // MoeExchangeArgs::tokens). It gives schedule, rounds and those numbers of processors that the call leaves at 0.
-  // Plain if there is no such table, or if the exchange cannot divide the call.
-  automatic
-};
-
-constexpr std::string_view name(LayerSchedule schedule) {
-  constexpr std::string_view names[] = {"plain", "rounds", "combine-rounds", "automatic"};
-  return names[static_cast<int>(schedule)];
-}
 
 // Tensors as in DispatchArgs and CombineArgs.
 struct MoeLayerCall {

@@ -4,7 +4,6 @@
 
 #include "base/limits.hpp"
 #include "tuning/tuning.hpp"
-#include "weft/moe_layer.hpp"
 
 namespace weft::detail {
 namespace {

@@ -5,9 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace weft {
-enum class LayerSchedule : std::uint8_t;
-}  // namespace weft
+#include "weft/layer_schedule.hpp"
 
 namespace weft::detail {
 
@@ -31,7 +29,7 @@ struct LayerSms {
 // larger.
 struct LayerStep {
   std::uint32_t up_to = UINT32_MAX;
-  LayerSchedule schedule = {};  // plain
+  LayerSchedule schedule = LayerSchedule::plain;
   std::uint32_t rounds = 1;
   std::vector<std::uint32_t> experts = {};  // of each round; empty: as even as possible
   LayerSms sms = {};

@@ -165,11 +165,11 @@ class ApartFabric final : public Fabric {
       const std::scoped_lock lock(shared_mutex);
       members.assign(shared->members[split].begin(), shared->members[split].end());
     }
-    for (const Send& one : messages.sends) {
+    for (const NcclMessage& one : messages.sends) {
       if (one.bytes != 0)
         shared->mail.send({split, rank_, members.at(test::index(one.peer))}, part(one.data, 0, one.bytes));
     }
-    for (const Receive& one : messages.receives) {
+    for (const NcclMessage& one : messages.receives) {
       if (one.bytes == 0) continue;
       const test::Bytes message = shared->mail.receive({split, members.at(test::index(one.peer)), rank_});
       if (message.size() != one.bytes) throw Error(Errc::system, "a message of another length");

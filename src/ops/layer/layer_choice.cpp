@@ -40,7 +40,8 @@ MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
     return made;
   made.schedule = LayerSchedule::plain;
   if (layer.steps.empty()) return made;
-  const LayerStep& step = layer_step_for(layer.steps, call.most_tokens != 0 ? call.most_tokens : exchange.shape().tokens);
+  const LayerStep& step =
+      layer_step_for(layer.steps, call.most_tokens != 0 ? call.most_tokens : exchange.shape().tokens);
   const ExpertRounds rounds{.count = step.rounds, .experts = step.experts.empty() ? nullptr : step.experts.data()};
   if (!can_divide(exchange, call, rounds)) return made;
   made.schedule = step.schedule;

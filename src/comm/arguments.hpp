@@ -22,9 +22,9 @@ void require(bool good, fmt::format_string<T...> message, T&&... values) {
 // A number of rows, or the width of one.
 void check_size(const char* name, std::size_t size);
 void check_root(const GroupState& group, int root);
-// `most_threads`: the instance's limit.
 // `name`: of the argument that gives the number of blocks.
 void check_blocks(const GroupState& group, const char* name, int blocks);
+// `most_threads`: the instance's limit.
 void check_launch(const GroupState& group, const Launch& launch, int most_threads);
 
 // Rows in a user's memory; sizes and distances in bytes.

@@ -225,6 +225,12 @@ TEST(Kernels, OfOneRank) {
   EXPECT_EQ(found.count(), 4u);
 }
 
+TEST(Kernels, OfMasks) {
+  Found found;
+  found.add(detail::MaskIdsQuery{});
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::MaskFamily>().size());
+}
+
 TEST(Kernels, OfLayers) {
   Found found;
   for (const DataType type : {DataType::bf16, DataType::f16}) {
@@ -256,7 +262,7 @@ TEST(Kernels, AreCounted) {
       {"ops/crossings", detail::kernels_of<detail::CrossingFamily>().size()},
       {"ops/layer", detail::kernels_of<detail::LayerFamily>().size()},
       {"ops/messages", detail::kernels_of<detail::MessageFamily>().size()},
-      {"ops/moe", detail::kernels_of<detail::MoeFamily>().size()},
+      {"ops/moe", detail::kernels_of<detail::MoeFamily>().size() + detail::kernels_of<detail::MaskFamily>().size()},
       {"ops/moves", detail::kernels_of<detail::MoveFamily>().size() + detail::kernels_of<detail::TakeFamily>().size()},
       {"ops/norm", detail::kernels_of<detail::NormFamily>().size()},
       {"ops/normed_crossings", detail::kernels_of<detail::NormedCrossingFamily>().size()},

@@ -96,7 +96,8 @@ struct SideOfReplicas : CpuMoe {
 
 TEST_P(MoeRounds, ReplicasServeInTurn) {
   const std::uint32_t ranks = GetParam();
-  for (const ReplicaCase& replicas : replicas_in_turn(ranks)) {
+  for (ReplicaCase replicas : replicas_in_turn(ranks)) {
+    serve_rounds(replicas);
     const PreparedMoe p = prepare(replicas.call, ranks, 3);
     const std::vector<Division> divisions = every_division(replicas.with, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), smallest_buffers(), [&](Communicator& communicator, int number) {

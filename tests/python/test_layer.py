@@ -129,11 +129,11 @@ def test_every_schedule_gives_what_the_oracle_says(ranks: int, layout: str, sche
                 workspace, up=again.up, down=down, rounds=rounds_alone, up_num_sms=3, down_num_sms=4
             )
             assert again.budgets == {("up", 3), ("down", 4)}
-            of = [(first, count) for which, _, first, count in again.asked if which == "up"]
-            assert [expert for first, count in of for expert in range(first, first + count)] == list(
+            ups = [(first, count) for which, _, first, count in again.asked if which == "up"]
+            assert [expert for first, count in ups for expert in range(first, first + count)] == list(
                 range(exchange.local_experts)
             )
-        assert rows[1] == rows[2] and len(rows[1]) == exchange.local_experts()
+        assert rows[1] == rows[2] and len(rows[1]) == exchange.local_experts
 
     run_ranks(ranks, work)
 

@@ -210,6 +210,10 @@ std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks) {
   return cases;
 }
 
+void serve_rounds(ReplicaCase& replicas) {
+  replicas.with.ring_rows = replicas.call.args.ring_rows = 0;
+}
+
 std::vector<Batch> sums_without_weights(std::uint32_t ranks) {
   MoeExchangeArgs args = small_exchange();
   args.weighted = false;

@@ -34,6 +34,8 @@ struct ReplicaCase {
   MoeCase call;
 };
 std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks);
+// Rounds ask for a place of the ring for each token.
+void serve_rounds(ReplicaCase& replicas);
 // Rows of two ranks with every value of 16 bits at every place of a pack.
 std::vector<PreparedMoe> all_bit_patterns();
 // Sums of special values, with and without special weights.

@@ -1,4 +1,5 @@
 // MoeLayer: a whole layer of experts, whose GEMMs are functions of Python.
+#include <fmt/format.h>
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
@@ -94,12 +95,12 @@ class Views {
   const Tensor& workspace_;
 };
 
-// An exception of a function of Python. Peers are told its last line, as the first ones are of a traceback.
+// An exception of a function of Python. Peers are told its type and the first line of its text.
 class Raised : public std::exception {
  public:
-  explicit Raised(nb::python_error&& error) : error_(std::move(error)), text_(error_.what()) {
-    text_.erase(text_.find_last_not_of('\n') + 1);
-    text_.erase(0, text_.rfind('\n') + 1);
+  explicit Raised(nb::python_error&& error) : error_(std::move(error)) {
+    const std::string type = nb::str(error_.type().attr("__name__")).c_str(), text = nb::str(error_.value()).c_str();
+    text_ = fmt::format("{}: {}", type, text.substr(0, text.find('\n')));
   }
   const char* what() const noexcept override { return text_.c_str(); }
   nb::python_error& error() { return error_; }

@@ -20,7 +20,8 @@ class Fault(NamedTuple):
     epoch_seen: int  # the newest call that `peer` was seen to have entered
     operation: str  # the call that failed: "all_reduce sum bf16[8192] one-shot tag 0"
     theirs: str  # mismatch: the call of `peer`, if ranks share a host
-    reason: str  # capacity, overflow: the number that does not fit, and its limit
+    reason: str  # capacity, overflow: the number that does not fit, and its limit; NCCL's faults: its words; timeout,
+    # peer_died, peer_failed: the round that `peer` has got to, or why it rejected a call, if ranks share a host
 
 
 class Error(RuntimeError):

@@ -31,11 +31,12 @@ void read_rounds(const FileNode& node, const LayerSize& size, LayerStep& step) {
     return;
   }
   if (!node.is_list(key)) {
-    step.rounds = static_cast<std::uint32_t>(node.number(key, 1, kMostTunedRounds));
+    step.rounds = static_cast<std::uint32_t>(node.number(key, 2, kMostTunedRounds));
     return;
   }
   step.experts = node.numbers(key, kMostTunedRounds, kMostLocalExperts);
   step.rounds = static_cast<std::uint32_t>(step.experts.size());
+  if (step.rounds == 1) node.reject(key, "two rounds or more");
   if (std::accumulate(step.experts.begin(), step.experts.end(), 0u) != size.local_experts)
     node.reject(key, fmt::format("a division of the {} local_experts", size.local_experts));
 }

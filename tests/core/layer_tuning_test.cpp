@@ -104,7 +104,7 @@ TEST(LayerTuning, ErrorsNameFileKeyValueAndRange) {
               step + "schedule: \"" + schedule + "\" is not one of plain, rounds, combine-rounds");
   }
   EXPECT_EQ(error("\"rounds\": 2", "\"rounds\": 17"),
-            "my.json: tables[1].steps[2].rounds: 17 is not a whole number between 1 and 16");
+            "my.json: tables[1].steps[2].rounds: 17 is not a whole number between 2 and 16");
   EXPECT_EQ(error(", \"rounds\": 2", ""), "my.json: tables[1].steps[2].rounds: missing");
   EXPECT_EQ(error("\"schedule\": \"plain\"", "\"schedule\": \"plain\", \"rounds\": 1"),
             "my.json: tables[1].steps[0].rounds: 1 is not left out: the schedule is plain");

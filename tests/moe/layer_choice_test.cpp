@@ -121,6 +121,20 @@ TEST(LayerChoice, EachStepServesItsTokens) {
   expect_all_well(run_world(kLayerRanks, config_with_tables({layer_table_with(three_steps())}), body));
 }
 
+// Without a table, however the one round is given.
+TEST(LayerChoice, OneRoundOfAllExpertsIsPlain) {
+  const LayerCase of = layer_case_of({2});
+  const PreparedMoe p = prepare(of.call, kLayerRanks, 3);
+  expect_all_well(run_world(kLayerRanks, smallest_buffers(), [&](Communicator& communicator, int rank) {
+    const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+    CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+    const std::uint32_t all = 4;
+    MoeLayerCall call = automatic_call(moe, 0);
+    call.rounds = {.count = 1, .experts = &all};
+    EXPECT_EQ(parts_of(moe, call), kPlainParts);
+  }));
+}
+
 // A table is for one processor, number of ranks and shape. Nothing else takes it.
 TEST(LayerChoice, OtherLayersDoNotTakeATable) {
   const TuningTable right = layer_table_with({{.schedule = LayerSchedule::rounds, .rounds = 2}});

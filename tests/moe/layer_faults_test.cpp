@@ -92,6 +92,49 @@ TEST(MoeLayerFaults, ExceptionsAreToldByTheRing) {
   for (const BrokenPart& broken : broken_parts(2)) expect_others_to_know(layers_of_every_kind(2)[5][0], 2, broken);
 }
 
+// The sums are on their way, so this call ends well for the others. They learn of it in their next one.
+TEST(MoeLayerFaults, ExceptionsBehindTheLastSumsAreToldInTheNextCall) {
+  const LayerCase of = layers_of_every_kind(2)[0][0];
+  const PreparedMoe p = prepare(of.call, 2, 3);
+  const LayerOrder rounds{LayerSchedule::rounds, {1, 2, 1}}, combine{LayerSchedule::combine_rounds, {1, 2, 1}};
+  for (const LayerOrder& order : {rounds, combine}) {
+    const std::vector<Ending> endings =
+        run_world(2, cpu_config(std::chrono::nanoseconds(0)), [&](Communicator& communicator, int rank) {
+          const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+          CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+          MoeLayerCall call = moe.call(order);
+          if (rank == 1) {
+            call.observe = [](const LayerPart& part) {
+              if (part.which == Part::combine_wait) throw std::runtime_error("it is broken");
+            };
+          }
+          moe.layer().run(call);
+          moe.fill(p);
+          moe.layer().run(call);
+        });
+    EXPECT_EQ(endings[1].what, "it is broken");
+    expect_says(endings[0].what, "layer: combine wait: it is broken");
+  }
+}
+
+// A GEMM's own calls may fail on another communicator, whose record ends nobody here.
+TEST(MoeLayerFaults, FaultsOfAnotherCommunicatorAreTold) {
+  const LayerCase of = layers_of_every_kind(2)[0][0];
+  const PreparedMoe p = prepare(of.call, 2, 3);
+  Fault elsewhere;
+  elsewhere.rank = 0;
+  const std::vector<Ending> endings =
+      run_world(2, cpu_config(std::chrono::nanoseconds(0)), [&](Communicator& communicator, int rank) {
+        const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+        CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+        MoeLayerCall call = moe.call({LayerSchedule::plain, {}});
+        if (rank == 1) call.up = [&](const ExpertGemm&) { throw Error(elsewhere, "another one has failed"); };
+        moe.layer().run(call);
+      });
+  EXPECT_EQ(endings[1].what, "another one has failed");
+  expect_says(endings[0].what, "layer: up: another one has failed");
+}
+
 // All ranks fail alike, so nobody waits. The rest of their calls is void after release().
 TEST(MoeLayerFaults, RanksThatAllFailGoOnAfterRelease) {
   const LayerCase of = layers_of_every_kind(2)[0][0];

@@ -345,6 +345,35 @@ TEST(MoeLayersOfTwo, NumbersOfProcessorsOutOfRangeAreRejectedBeforeAnythingRuns)
   }));
 }
 
+// Undivided, these schedules still send and wait apart. Nothing has run when they are rejected.
+TEST(MoeLayersOfTwo, SchedulesThatCannotBeAreRejectedBeforeAnythingRuns) {
+  LayerCase of = layers_of_every_kind(2)[5][0];
+  of.call.args.tokens = 40;
+  of.call.args.ring_rows = kRingPlaces;
+  const PreparedMoe p = prepare(of.call, 2, 3);
+  const LayerOrder plain{LayerSchedule::plain, {}};
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
+    const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+    CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+    for (const LayerSchedule schedule : {LayerSchedule::rounds, LayerSchedule::combine_rounds}) {
+      MoeLayerCall call = moe.call(plain);
+      call.schedule = schedule;
+      expect_says(error_of([&] { moe.layer().run(call); }),
+                  "schedule: " + std::string(name(schedule)) + " serves most_tokens up to the 32 of");
+    }
+    MoeLayerCall call = moe.call(plain);
+    call.schedule = static_cast<LayerSchedule>(7);
+    expect_says(error_of([&] { moe.layer().run(call); }), "schedule: 7 is not");
+    moe.layer().run(moe.call(plain));
+  }));
+  of.call.args.weights_at_combine = true;
+  expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int) {
+    const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+    expect_says(error_of([&] { static_cast<void>(MoeLayer::create(exchange, {.intermediate = 128})); }),
+                "exchange: it takes weights at combine");
+  }));
+}
+
 // The GEMMs are told the numbers that are theirs.
 TEST(MoeLayersOfTwo, GemmsAreToldTheirProcessors) {
   const LayerCase of = layers_of_every_kind(1)[0][0];

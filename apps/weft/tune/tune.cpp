@@ -139,6 +139,9 @@ std::optional<LayerSearch::Args> Tune::asked_layers() const {
   const TuneChoice choice = subjects.operations;
   if (choice == TuneChoice::layer && !model.given())
     throw Error(Errc::invalid_argument, "--operation layer: --model or --config must say which");
+  if (!model.given() && (!tokens.empty() || intermediate != 0))
+    throw Error(Errc::invalid_argument,
+                "--tokens, --intermediate: are for layers, and no --model or --config is given");
   if (!model.given()) return {};
   if (choice == TuneChoice::all_reduce || choice == TuneChoice::norm)
     throw Error(Errc::invalid_argument,

@@ -19,6 +19,7 @@ MoeLayer MoeLayer::create(const MoeExchange& exchange, const MoeLayerArgs& args)
   const std::uint32_t step = cast ? kScaleColumns : 8;
   require(args.intermediate != 0 && args.intermediate % step == 0 && args.intermediate <= 1u << 20,
           "intermediate: {} is not a multiple of {} between {} and {}", args.intermediate, step, step, 1u << 20);
+  require(!state.args().weights_at_combine, "exchange: it takes weights at combine; a layer gives them at dispatch");
   return MoeLayer(std::make_shared<detail::LayerState>(exchange, exchange.group_, state, args));
 }
 
@@ -28,7 +29,10 @@ std::size_t MoeLayer::workspace_bytes() const {
 
 void MoeLayer::run(const MoeLayerCall& given) const {
   const auto layer = state_;
-  const MoeLayerCall call = detail::resolved(*layer, given);
+  // Without a table nothing is copied: an automatic schedule is then a plain one.
+  const bool by_table = given.schedule == LayerSchedule::automatic && !layer->steps.empty();
+  const MoeLayerCall resolved = by_table ? detail::resolved(*layer, given) : MoeLayerCall{};
+  const MoeLayerCall& call = by_table ? resolved : given;
   const detail::Rounds rounds = [&] {
     try {
       const detail::Rounds checked = detail::check_experts(*layer, call);
@@ -43,9 +47,9 @@ void MoeLayer::run(const MoeLayerCall& given) const {
   detail::run_layer(*layer, call, rounds);
 }
 
-void MoeLayer::run_experts(const MoeLayerCall& given) const {
+// Without communication an automatic schedule has nothing to divide.
+void MoeLayer::run_experts(const MoeLayerCall& call) const {
   const auto layer = state_;
-  const MoeLayerCall call = detail::resolved(*layer, given);
   detail::run_experts(*layer, call, detail::check_experts(*layer, call));
 }
 

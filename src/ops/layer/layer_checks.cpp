@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "base/enum_text.hpp"
 #include "comm/call.hpp"
 #include "comm/capture.hpp"
 #include "ops/moe/exchange_checks.hpp"
@@ -32,6 +33,7 @@ Rounds check_experts(const LayerState& layer, const MoeLayerCall& call) {
   layer.state.dispatch_channel().communicator().check_process();
   if (Capture::current() != nullptr)
     throw Error(Errc::unsupported, "a recording cannot hold a layer, whose GEMMs are the caller's");
+  check_choice("schedule", call.schedule, LayerSchedule::automatic);
   require(call.up != nullptr && call.down != nullptr, "up, down: both GEMMs must be given");
   require(call.workspace != nullptr && reinterpret_cast<std::uintptr_t>(call.workspace) % 256 == 0,
           "workspace: {} is null or not aligned to 256 bytes", call.workspace);
@@ -39,7 +41,14 @@ Rounds check_experts(const LayerState& layer, const MoeLayerCall& call) {
   require(!whole || call.rounds.count == 1, "rounds.count: {} is not 1, and the schedule is {}", call.rounds.count,
           name(call.schedule));
   check_processors(layer, call);
-  return plan_rounds(layer.state.shape(), layer.state.takes_ring(call.most_tokens), call.most_tokens, call.rounds);
+  const ExchangeShape& shape = layer.state.shape();
+  const bool ring = layer.state.takes_ring(call.most_tokens);
+  const Rounds rounds = plan_rounds(shape, ring, call.most_tokens, call.rounds);
+  const std::uint32_t most = call.most_tokens != 0 ? call.most_tokens : shape.tokens;
+  require(whole || !ring || most <= shape.ring_rows,
+          "schedule: {} serves most_tokens up to the {} of MoeExchangeArgs::ring_rows, and not {}", name(call.schedule),
+          shape.ring_rows, most);
+  return rounds;
 }
 
 void check_layer_call(const LayerState& layer, const MoeLayerCall& call) {

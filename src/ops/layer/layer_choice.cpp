@@ -1,6 +1,7 @@
 #include "ops/layer/layer_choice.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "ops/layer/layer_state.hpp"
 #include "ops/moe/exchange_grid.hpp"
@@ -36,6 +37,10 @@ std::vector<LayerStep> layer_steps_of(const ExchangeState& exchange, const MoeLa
 MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
   const ExchangeState& exchange = layer.state;
   MoeLayerCall made = call;
+  // The caller's own functions are called, which may have a state.
+  if (call.up) made.up = std::cref(call.up);
+  if (call.down) made.down = std::cref(call.down);
+  if (call.observe) made.observe = std::cref(call.observe);
   if (call.schedule != LayerSchedule::automatic || call.rounds.count != 1 || call.rounds.experts != nullptr)
     return made;
   made.schedule = LayerSchedule::plain;

@@ -62,17 +62,20 @@ class LayerRun {
     for (std::uint32_t round = 0; round < rounds_.count; ++round) make_experts_of(round);
   }
   void make() {
-    if (call_.schedule == LayerSchedule::plain) return plain();
     if (call_.schedule == LayerSchedule::rounds) return in_rounds();
-    combine_in_rounds();
+    if (call_.schedule == LayerSchedule::combine_rounds) return combine_in_rounds();
+    plain();
   }
-  // After an exception of make(). Peers wait for this rank's sums, or even for its dispatch; they are told why it gives
-  // up, and where. The caller's stream comes behind what the layer's streams have got.
+  // Whether an exception of make() comes from a part that Weft makes, and not from a GEMM or the observer.
+  bool weft_failed() const { return weft_runs_; }
+  // After an exception of make(). Peers wait for this rank's sums, or for its dispatch: of this call or, if the sums
+  // are on their way, of the next one. They are told why it gives up, and where. The caller's stream comes behind what
+  // the layer's streams have got.
   void give_up(std::string_view reason, bool tell) const noexcept {
     join();
     if (!tell || tells_itself_) return;
     const std::string text = words_of_failure(reason);
-    if (sent_) {
+    if (sent_ && !returned_) {
       layer_.exchange.refuse_combine(text, call_.stream);
     } else {
       layer_.exchange.refuse_dispatch(text, call_.stream);
@@ -91,9 +94,11 @@ class LayerRun {
     round_ = round;
     tell(true);
     tells_itself_ = tells_peers(which, round);
+    weft_runs_ = which != Which::up && which != Which::down;
     make();
-    tells_itself_ = false;
+    tells_itself_ = weft_runs_ = false;
     sent_ |= which == Which::dispatch || which == Which::dispatch_send;
+    returned_ |= which == Which::combine || (which == Which::combine_send && round + 1 == rounds_.count);
     tell(false);
   }
   // Whether the exchange tells peers that it has rejected this part (see detail::make_call).
@@ -271,7 +276,9 @@ class LayerRun {
   Which at_ = Which::dispatch;
   std::uint32_t round_ = 0;
   bool tells_itself_ = false;  // a rejection of it has told the peers
-  bool sent_ = false;          // the dispatch, which peers do not wait for any more
+  bool weft_runs_ = false;
+  bool sent_ = false;      // the dispatch, which peers do not wait for any more
+  bool returned_ = false;  // all sums, likewise
   std::array<bool, SideStreams::kCount> forked_{};
 };
 
@@ -282,8 +289,8 @@ void run_layer(const LayerState& layer, const MoeLayerCall& call, const Rounds& 
   try {
     run.make();
   } catch (const Error& error) {
-    // A call that failed has a record, which ends the peers.
-    run.give_up(error.what(), error.fault().rank < 0);
+    // A call of this exchange that failed has a record, which ends the peers.
+    run.give_up(error.what(), !run.weft_failed() || error.fault().rank < 0);
     throw;
   } catch (const std::exception& error) {
     run.give_up(error.what(), true);

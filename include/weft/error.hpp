@@ -56,8 +56,8 @@ struct Fault {
   std::string operation;           // the call that failed, e.g. "all_reduce sum bf16[8192] one-shot tag 0"
   std::string theirs;              // mismatch: the call of `peer`, in words if ranks share a host; else empty
   std::string reason;  // capacity, overflow: the number that does not fit, and its limit; NCCL's faults: its words;
-                       // timeout, peer_died, peer_failed: the round that `peer` has got to, or why it rejected a call,
-                       // if ranks share a host
+                       // timeout, peer_died, peer_failed: the round that `peer` enqueued last, or why it rejected a
+                       // call, if ranks share a host. Replays are not noted: it may be of the captured call
 };
 
 // The only exception type that Weft throws.

@@ -21,7 +21,7 @@ class Fault(NamedTuple):
     operation: str  # the call that failed: "all_reduce sum bf16[8192] one-shot tag 0"
     theirs: str  # mismatch: the call of `peer`, if ranks share a host
     reason: str  # capacity, overflow: the number that does not fit, and its limit; NCCL's faults: its words; timeout,
-    # peer_died, peer_failed: the round that `peer` has got to, or why it rejected a call, if ranks share a host
+    # peer_died, peer_failed: the round that `peer` enqueued last, or why it rejected a call, if ranks share a host
 
 
 class Error(RuntimeError):

@@ -158,7 +158,8 @@ TEST(MoeHalves, RanksChooseForThemselves) {
   by_ring.tokens = {70, kRingPlaces};
   MoeCase other = by_ring;
   other.tokens = {kRingPlaces, 70};
-  for (const auto& [even, odd] : {std::pair{by_slots, by_slots}, {other, by_ring}}) {
+  for (const auto& cases : {std::pair{by_slots, by_slots}, {other, by_ring}}) {
+    const MoeCase &even = cases.first, &odd = cases.second;  // clang 14 captures no structured bindings
     const PreparedMoe prepared[] = {prepare(even, 2, 5), prepare(odd, 2, 6)};
     expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);

@@ -111,7 +111,8 @@ TEST(MoeLayersOfTwo, TwoLayersAreInFlightAtOnce) {
       return Bytes(moe.output().begin(), moe.output().end());
     };
     const Bytes of_one = alone(one), of_two = alone(two);
-    for (const auto& [order, beside] : {std::pair{rounds, rounds}, {rounds, plain}, {combine, rounds}}) {
+    for (const auto& orders : {std::pair{rounds, rounds}, {rounds, plain}, {combine, rounds}}) {
+      const LayerOrder &order = orders.first, &beside = orders.second;  // clang 14 captures no structured bindings
       one.fill(p);
       two.fill(other);
       std::barrier first_gemm(2), last_gemm(2);

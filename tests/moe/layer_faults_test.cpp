@@ -6,6 +6,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/moe_layers.hpp"
@@ -66,6 +67,8 @@ void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const Broke
         if (rank == 1) break_part(call, broken);
         moe.layer().run(call);
       });
+  // A rank that is still in an earlier part learns of it from the one that was told, and then without the words.
+  int told = 0;
   for (std::size_t rank = 0; rank < endings.size(); ++rank) {
     const Ending& ending = endings[rank];
     if (rank == 1) {
@@ -76,8 +79,11 @@ void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const Broke
     expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, broken.words);
     ASSERT_TRUE(ending.error) << broken.words;
     EXPECT_EQ(ending.error->fault().peer, 1) << broken.words;
+    if (ending.error->code() == Errc::peer_failed) continue;
     expect_says(ending.what, broken.words);
+    ++told;
   }
+  EXPECT_GT(told, 0) << broken.words;
 }
 
 TEST(MoeLayerFaults, ExceptionsAreToldWithPartAndRound) {
@@ -173,7 +179,10 @@ TEST(MoeLayerFaults, AProcessThatDiesIsNamedWithItsRound) {
     MoeLayerCall call = moe.call(order);
     if (self.rank() == 1) {
       call.down = [down = call.down](const ExpertGemm& gemm) {
-        if (gemm.round == 2) static_cast<void>(::raise(SIGKILL));
+        if (gemm.round == 2) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others wait for its last sums by now
+          static_cast<void>(::raise(SIGKILL));
+        }
         down(gemm);
       };
     }

@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "base/limits.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/nccl_table.hpp"
 #include "kernel/cuda_error.hpp"
@@ -40,13 +39,6 @@ int cuda_device_in_turn(int number) {
   if (cudaGetDeviceCount(&count) == cudaSuccess && count != 0) return number % count;
   static_cast<void>(cudaGetLastError());
   return number;
-}
-
-int processors_of(int cuda_device) {
-  int count = kMaxBlocks;
-  if (cuda_device >= 0)
-    check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, cuda_device), "cudaDeviceGetAttribute");
-  return count;
 }
 
 }  // namespace weft::detail

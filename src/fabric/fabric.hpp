@@ -138,7 +138,5 @@ std::string why_no_cuda(int device);
 std::string why_too_old(int device);
 // The GPU of a rank without a given device: ranks take GPUs in turn.
 int cuda_device_in_turn(int number);
-// The processors of a GPU. −1: of none; the most that any GPU could have.
-int processors_of(int cuda_device);
 
 }  // namespace weft::detail

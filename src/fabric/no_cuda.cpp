@@ -1,5 +1,4 @@
 // A build without CUDA says so.
-#include "base/limits.hpp"
 #include "fabric/fabric.hpp"
 
 #if !WEFT_WITH_CUDA
@@ -12,10 +11,6 @@ std::string why_no_cuda(int) {
 
 int cuda_device_in_turn(int number) {
   return number;
-}
-
-int processors_of(int) {
-  return kMaxBlocks;
 }
 
 std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs&) {

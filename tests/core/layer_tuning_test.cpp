@@ -1,6 +1,7 @@
 // Tuning tables of layers: their form in files, and the choice of a table and of a step.
 #include <gtest/gtest.h>
 
+#include "support/changed_tuning.hpp"
 #include "support/ranks.hpp"
 #include "tuning/tuning.hpp"
 #include "weft/moe_layer.hpp"
@@ -87,11 +88,7 @@ TEST(LayerTuning, EveryDifferenceIsInTheFingerprint) {
 TEST(LayerTuning, ErrorsNameFileKeyValueAndRange) {
   const std::string good = to_json(tables());
   const auto error = [&](const std::string& from, const std::string& to) {
-    std::string text = good;
-    const auto at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    return test::error_of([&] { parse_tuning(text, "my.json"); });
+    return test::error_of_changed_tuning(good, from, to);
   };
   const std::string step = "my.json: tables[1].steps[1].";
   EXPECT_EQ(error("\"up_to_tokens\": 128", "\"up_to_tokens\": 64"),

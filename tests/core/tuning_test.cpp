@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "ops/all_reduce/all_reduce_plan.hpp"
+#include "support/changed_tuning.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
 #include "weft/collectives.hpp"
@@ -200,11 +201,7 @@ TEST(Tuning, AnOwnTableTakesTheShippedOnesPlace) {
 TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
   const std::string good = to_json(some_tables());
   const auto error = [&](const std::string& from, const std::string& to) {
-    std::string text = good;
-    const auto at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    return test::error_of([&] { parse_tuning(text, "my.json"); });
+    return test::error_of_changed_tuning(good, from, to);
   };
   EXPECT_EQ(error("\"two-shot\"", "\"ring\""),
             "my.json: tables[0].steps[0].algorithm: \"ring\" is not one of one-shot, two-shot, pipelined");

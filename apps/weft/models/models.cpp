@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kMostHidden = 1 << 20;
 constexpr std::int64_t kMostExperts = 1 << 20;
 
-// Of a layer with experts. Some families say only how wide they are, and Llama 4 has one without a field.
+// The shared experts of a layer. Some families say only how wide they are, and Llama 4 has one without a field.
 std::int64_t shared_experts_of(ConfigFields& fields) {
   const auto number = fields.find(
       {0, kMostExperts}, {"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"});

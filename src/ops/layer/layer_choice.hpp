@@ -11,7 +11,7 @@ namespace weft::detail {
 
 class LayerState;
 
-// Of the table that all ranks have from rank 0; none if there is no table for such a layer.
+// Steps of the table that all ranks have from rank 0; none if there is no table for such a layer.
 std::vector<LayerStep> layer_steps_of(const ExchangeState& exchange, const MoeLayerArgs& args);
 
 // The call as its step says. Numbers of processors that the caller gives stay, and those of the step are taken as far

@@ -1,5 +1,6 @@
 #include "ops/layer/layer_state.hpp"
 
+#include "base/limits.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/side_streams.hpp"
 #include "ops/layer/layer_choice.hpp"
@@ -40,8 +41,13 @@ LayerMemory lay_out(const ExchangeState& state, const MoeLayerArgs& args) {
   return all;
 }
 
-int cuda_device_of(const ExchangeState& state) {
-  return state.dispatch_channel().communicator().fabric().cuda_device();
+const Fabric& fabric_of(const ExchangeState& state) {
+  return state.dispatch_channel().communicator().fabric();
+}
+// CPU ranks have as many as any GPU could have.
+int processors_of(const Fabric& fabric) {
+  const int gpus = fabric.processor().multiprocessors;
+  return gpus != 0 ? gpus : kMaxBlocks;
 }
 
 }  // namespace
@@ -55,8 +61,8 @@ LayerState::LayerState(const MoeExchange& of, const Group& caller, const Exchang
       middle(middle_of(state.shape(), args)),
       memory(lay_out(state, args)),
       steps(layer_steps_of(state, args)),
-      streams(make_side_streams(cuda_device_of(state))),
-      processors(processors_of(cuda_device_of(state))) {}
+      streams(make_side_streams(fabric_of(state).cuda_device())),
+      processors(processors_of(fabric_of(state))) {}
 
 LayerState::~LayerState() = default;
 

@@ -16,7 +16,7 @@ MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::
   const bool cpu = device == Device::cpu;
   return {.device = device,
           .size = size,
-          .layout = make_layout(size, 1 << 16, 1 << 20),
+          .layout = make_layout(size, 1 << 16, 1 << 20, {.slots = cpu ? 8u : 256u, .packs = 1024}),
           .own_bytes = own,
           .whole_bytes = whole,
           .unit_bytes = cpu ? 16u : 48u,
@@ -44,7 +44,6 @@ TEST(MovePlans, DetoursAreForRanksThatHaveMostRows) {
     EXPECT_TRUE(detour(ranks, longest + 1, longest + 1, 72)) << ranks;
   }
   MoveQuery q = move_query(Device::cuda, 8, 8 << 20, 64 << 20);
-  q.layout = make_layout(8, 1 << 16, 1 << 20, {.slots = 256, .packs = 1024});
   EXPECT_FALSE(plan_move(q).detour);  // the counts will decide
   q.sent_bytes = 64 << 20;
   EXPECT_FALSE(plan_move(q).detour);
@@ -66,18 +65,24 @@ TEST(MovePlans, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
   }
 }
 
-// Lines do not depend on blocks, symmetric outputs are slower with warp groups, and a block on a CPU is one thread.
+// Lines do not depend on blocks, symmetric outputs are slower with warp groups, a block on a CPU is one thread, and
+// senders without two slots each wait for one another.
 TEST(MovePlans, WarpGroupsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
   const std::uint64_t flowing = std::uint64_t{1} << 30;
   for (const int threads : {0, 32, 96, 128, 256, 384, 512}) {
     MoveQuery q = move_query(Device::cuda, 8, flowing, flowing * 8);
-    q.launch.threads = threads;
+    q.launch = {.blocks = 17, .threads = threads};
     const MovePlan plan = plan_move(q);
     EXPECT_TRUE(plan.warp_groups == 1 || plan.threads == 128 * plan.warp_groups) << threads;
     EXPECT_LE(plan.warp_groups, 15);  // hardware barriers of a block besides __syncthreads()
     EXPECT_EQ(plan.warp_groups > 1, plan.threads % 128 == 0 && plan.threads > 128) << threads;
   }
-  EXPECT_GT(plan_move(move_query(Device::cuda, 8, flowing, flowing * 8)).warp_groups, 1);
+  for (const int blocks : {2, 8, 17, 33, 64, 66, 132}) {
+    MoveQuery q = move_query(Device::cuda, 8, flowing, flowing * 8);
+    q.launch.blocks = blocks;
+    EXPECT_EQ(plan_move(q).warp_groups > 1, static_cast<std::uint64_t>(4 * blocks) <= q.layout.pipeline_slots)
+        << blocks;
+  }
   EXPECT_EQ(plan_move(move_query(Device::cuda, 8, 1000, 8000)).warp_groups, 1);
   EXPECT_EQ(plan_move(move_query(Device::cpu, 8, flowing, flowing * 8)).warp_groups, 1);
   MoveQuery symmetric = move_query(Device::cuda, 8, flowing, flowing * 8);

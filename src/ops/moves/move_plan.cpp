@@ -40,7 +40,11 @@ MovePlan plan_move(const MoveQuery& query) {
   const std::uint64_t blocks = flows ? most_blocks : std::min(blocks_of(threads), most_blocks);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
-  if (flows && !query.symmetric && !cpu) plan.warp_groups = warp_groups_of(plan.threads);
+  // Half of a grid sends. With more warp groups than slots each sender would have less than two: it would wait for the
+  // credit of its chunk before, and all would end together (docs/notes/0026). Each rank chooses for itself.
+  const int warp_groups = warp_groups_of(plan.threads);
+  const bool two_slots_each = static_cast<std::uint64_t>(plan.blocks * warp_groups) <= query.layout.pipeline_slots;
+  if (flows && !query.symmetric && !cpu && two_slots_each) plan.warp_groups = warp_groups;
   return plan;
 }
 

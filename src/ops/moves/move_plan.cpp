@@ -41,7 +41,7 @@ MovePlan plan_move(const MoveQuery& query) {
   plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
   // Half of a grid sends. With more warp groups than slots each sender would have less than two: it would wait for the
-  // credit of its chunk before, and all would end together (docs/notes/0026). Each rank chooses for itself.
+  // credit of its chunk before, and all would end together (docs/notes/0056). Each rank chooses for itself.
   const int warp_groups = warp_groups_of(plan.threads);
   const bool two_slots_each = static_cast<std::uint64_t>(plan.blocks * warp_groups) <= query.layout.pipeline_slots;
   if (flows && !query.symmetric && !cpu && two_slots_each) plan.warp_groups = warp_groups;

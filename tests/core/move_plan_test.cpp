@@ -65,8 +65,8 @@ TEST(MovePlans, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
   }
 }
 
-// Lines do not depend on blocks, symmetric outputs are slower with warp groups, a block on a CPU is one thread, and
-// senders without two slots each wait for one another.
+// Lines do not depend on blocks, symmetric outputs are slower with warp groups, and a block on a CPU is one thread.
+// Senders without two slots each wait for their own credits.
 TEST(MovePlans, WarpGroupsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
   const std::uint64_t flowing = std::uint64_t{1} << 30;
   for (const int threads : {0, 32, 96, 128, 256, 384, 512}) {

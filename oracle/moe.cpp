@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "oracle/fp8.hpp"
 
@@ -23,6 +25,38 @@ void route(const MoeRules& rules, std::uint32_t rank, std::span<const std::int64
     if (id < 0 || id >= rules.experts) continue;
     routing[static_cast<std::size_t>(id)].push_back({rank, entry / rules.top_k, weights[entry]});
   }
+}
+
+namespace {
+
+// The tokens that have a row on a rank, as (source, token).
+using Source = std::pair<std::uint32_t, std::uint32_t>;
+using Sources = std::set<Source>;
+Source source_of(const Arrival& arrival) {
+  return Source(arrival.rank, arrival.token);
+}
+Sources sources_of(std::span<const std::uint32_t> homes, const Routing& routing, std::uint32_t rank) {
+  Sources sources;
+  for (std::uint32_t expert = 0; expert < routing.size(); ++expert) {
+    for (const Arrival& arrival : routing[expert])
+      if (homes[expert] == rank) sources.insert(source_of(arrival));
+  }
+  return sources;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> rank_prefix(std::span<const std::uint32_t> homes, const Routing& routing,
+                                      std::uint32_t ranks) {
+  std::vector<std::int32_t> prefix;
+  for (std::uint32_t last = 0; last < ranks; ++last) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const Sources sources = sources_of(homes, routing, rank);
+      prefix.push_back(static_cast<std::int32_t>(
+          std::ranges::count_if(sources, [&](const auto& source) { return source.first <= last; })));
+    }
+  }
+  return prefix;
 }
 
 std::size_t capacity_of(const MoeRules& rules, std::span<const std::uint32_t> homes, std::uint32_t ranks) {
@@ -54,6 +88,8 @@ std::vector<ExpertRows> place_rows(const MoeRules& rules, std::span<const std::u
                                    std::uint32_t ranks) {
   const std::size_t capacity = capacity_of(rules, homes, ranks);
   std::vector<std::vector<std::size_t>> counts(ranks);  // of each rank's experts
+  std::vector<Sources> sources;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) sources.push_back(sources_of(homes, routing, rank));
   std::vector<ExpertRows> all;
   for (std::uint32_t expert = 0; expert < routing.size(); ++expert) {
     std::vector<std::size_t>& before = counts[homes[expert]];
@@ -64,6 +100,9 @@ std::vector<ExpertRows> place_rows(const MoeRules& rules, std::span<const std::u
       std::size_t row = std::size_t{arrival.rank} * rules.tokens + arrival.token;
       if (rules.layout == MoeRules::masked) row = block + place;
       if (rules.layout == MoeRules::contiguous) row = offset + place;
+      const Sources& here = sources[homes[expert]];
+      if (rules.layout == MoeRules::compact)
+        row = static_cast<std::size_t>(std::distance(here.begin(), here.find(source_of(arrival))));
       const std::size_t taken = rules.layout == MoeRules::masked ? place : row;
       if (rules.layout == MoeRules::by_rank || taken < capacity) ++rows.kept;
       rows.row.push_back(row);
@@ -152,9 +191,9 @@ Bytes combined(const MoeRules& rules, std::span<const std::uint32_t> homes, cons
       std::vector<Made> made;
       for (const auto& [expert, place] : of_home) {
         if (place >= placed[expert].kept) continue;  // there was no room
-        const bool weighted = rules.weighted && rules.layout != MoeRules::by_rank;
+        const bool weighted = rules.weighted && !rules.joint();
         made.push_back({weighted ? routing[expert][place].weight : 1.0f, made_of(expert, place)});
-        if (rules.layout == MoeRules::by_rank) break;
+        if (rules.joint()) break;
       }
       returned.push_back(made.empty() ? Bytes(row_bytes) : sum_of_rank(rules.combine_type, made));
     }

@@ -12,7 +12,7 @@ inline constexpr std::size_t kScaleColumns = 128;  // of a row that is cast, tho
 
 // The fixed properties of an exchange. Any struct with these fields makes them: the oracle does not know the library's.
 struct MoeRules {
-  enum Layout : std::uint8_t { masked, contiguous, by_rank };
+  enum Layout : std::uint8_t { masked, contiguous, by_rank, compact };
 
   template <class Args>
   MoeRules(const Args& of)
@@ -33,7 +33,8 @@ struct MoeRules {
         weighted(of.weighted),
         layout(of.layout == decltype(of.layout)::expert_masked       ? masked
                : of.layout == decltype(of.layout)::expert_contiguous ? contiguous
-                                                                     : by_rank),
+               : of.layout == decltype(of.layout)::rank_major        ? by_rank
+                                                                     : compact),
         row_bytes(of.hidden * (of.type == decltype(of.type)::fp8 ? 1 : 2)) {}
 
   std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment;
@@ -46,6 +47,8 @@ struct MoeRules {
   Layout layout;
   std::size_t row_bytes;  // of a row that is sent
 
+  // A token's row comes once for all experts of a rank.
+  bool joint() const { return layout == by_rank || layout == compact; }
   std::size_t arriving_bytes() const { return casts ? hidden : row_bytes; }
   std::size_t arriving_scale_bytes() const {
     return casts ? hidden / kScaleColumns * (scales == Scales::ue8m0 ? 1 : 4) : scale_bytes;
@@ -70,7 +73,7 @@ using Routing = std::vector<std::vector<Arrival>>;
 void route(const MoeRules& rules, std::uint32_t rank, std::span<const std::int64_t> ids, std::span<const float> weights,
            Routing& routing);
 
-// Rows of one expert (masked), of all of a rank's experts (contiguous), or of one source (by rank).
+// Rows of one expert (masked), of all of a rank's experts (contiguous, compact), or of one source (by rank).
 std::size_t capacity_of(const MoeRules& rules, std::span<const std::uint32_t> homes, std::uint32_t ranks);
 // The first row of each expert of a rank, for experts that get so many rows each; last, the row of one more.
 std::vector<std::size_t> offsets_of(const MoeRules& rules, std::span<const std::size_t> counts);
@@ -81,7 +84,10 @@ struct ExpertRows {
 };
 std::vector<ExpertRows> place_rows(const MoeRules& rules, std::span<const std::uint32_t> homes, const Routing& routing,
                                    std::uint32_t ranks);
-// By rank: the number of an expert among those of a rank, or −1.
+// Compact: in row i and column j, how many rows the sources 0 … i have for rank j.
+std::vector<std::int32_t> rank_prefix(std::span<const std::uint32_t> homes, const Routing& routing,
+                                      std::uint32_t ranks);
+// By rank and compact: the number of an expert among those of a rank, or −1.
 std::int32_t local_id(std::span<const std::uint32_t> experts, std::int64_t id);
 
 // A row as it arrives: its bytes, then its scales. `scales`: those that were sent with it.
@@ -102,7 +108,8 @@ Bytes sum_of_ranks(Type type, std::span<const Bytes> returned, std::span<const s
 
 // The row that an expert made of the row at a place of its arrivals.
 using MadeOf = std::function<Bytes(std::uint32_t expert, std::size_t place)>;
-// [tokens, hidden] that `rank` gets back. By rank: experts of one rank share a row, which has their weights already.
+// [tokens, hidden] that `rank` gets back. By rank and compact: experts of one rank share a row, which has their weights
+// already.
 Bytes combined(const MoeRules& rules, std::span<const std::uint32_t> homes, const Routing& routing,
                std::span<const ExpertRows> placed, const MadeOf& made_of, std::uint32_t rank, std::size_t tokens,
                std::span<const std::byte> residual);

@@ -175,7 +175,7 @@ constexpr const char* kInfoExamples =
 DeepEP V1 and V2, and NCCL EP, for the same ranks, tokens, columns, experts and top-k. `buffers` are
 the library's. If a token goes once to a rank they grow with ranks · tokens. If each expert has a
 place for each token they grow with experts · tokens. `output` is the caller's, and depends on the
-layout: masked has room for every token at every expert, rank-major only once per rank.
+layout: masked has room for every token at every expert, rows by rank only once per rank.
 
 Examples:
   weft info                                     GPUs, links, versions, usable ranks and problems
@@ -188,7 +188,7 @@ constexpr const char* kMoeExamples =
     R"(A second table has peers in the same run, and a bound. It is the larger of two times: a plain
 push of as many bytes over the links, and a plain copy of the bytes that must be read and written.
 The text under it says what each column contains. It is measured on GPUs that reach each other.
-With many tokens the masked layout takes much memory: take --layout contiguous or rank-major.
+With many tokens the masked layout takes much memory: take another --layout.
 
 Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128

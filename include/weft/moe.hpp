@@ -39,11 +39,12 @@ enum class RowCast : std::uint8_t {
 enum class RowLayout : std::uint8_t {
   expert_masked,      // [local experts, capacity, hidden]: the first rows of an expert's block are its rows
   expert_contiguous,  // [capacity, hidden]: experts one behind the other; each begins at a multiple of `alignment`
-  rank_major          // [ranks, tokens, hidden]: a token's row comes once, whatever its experts
+  rank_major,         // [ranks, tokens, hidden]: a token's row comes once, whatever its experts
+  rank_compact        // [capacity, hidden]: the same without holes, in (source rank, token) order; always by a ring
 };
 
 constexpr std::string_view name(RowLayout layout) {
-  constexpr std::string_view names[] = {"masked", "contiguous", "rank-major"};
+  constexpr std::string_view names[] = {"masked", "contiguous", "rank-major", "rank-compact"};
   return names[static_cast<int>(layout)];
 }
 
@@ -94,16 +95,16 @@ struct MoeExchangeArgs {
   // Rows of one expert: N · tokens · top_k at most among N ranks, and together less than 2^32 on a rank.
   // expert_contiguous: rows of all of a rank's experts, with the pads behind each of them, the last included (experts
   // of 7 rows aligned to 4 take 8). So at most N · tokens · top_k, and alignment − 1 for each expert or replica of all
-  // ranks. 0: as many as there can be if no token names an expert twice; rank_major: always 0. With scales in columns,
-  // this number and those above are rounded up to a multiple of 4.
+  // ranks. 0: as many as there can be if no token names an expert twice; rank_major: always 0; rank_compact: N · tokens
+  // at most, and for 0. With scales in columns, this number and those above are rounded up to a multiple of 4.
   std::uint32_t capacity = 0;
   Overflow overflow = Overflow::error;
-  // Combine multiplies by the weights that dispatch was given. rank_major: the weights go to the experts' ranks, and
-  // combine takes rows as they are.
+  // Combine multiplies by the weights that dispatch was given. rank_major, rank_compact: the weights go to the experts'
+  // ranks, and combine takes rows as they are.
   bool weighted = true;
   // The weights are given to combine, not to dispatch, and sums have the same bits (DeepEP's low-latency mode does so).
-  // Only if weighted, and not rank_major. A rank then adds up a row once its owner's weights have come: combine waits
-  // once more. In halves only the weights travel before the wait (see MoeExchange::combine_send).
+  // Only if weighted, and not rank_major or rank_compact. A rank then adds up a row once its owner's weights have come:
+  // combine waits once more. In halves only the weights travel before the wait (see MoeExchange::combine_send).
   bool weights_at_combine = false;
   // Rank of the group that holds each expert; a rank's experts are numbered in ascending order. Empty: as even as
   // possible, in contiguous blocks, larger blocks first.
@@ -115,7 +116,7 @@ struct MoeExchangeArgs {
   std::vector<std::vector<std::uint32_t>> ranks_of_expert = {};
   // Most dispatches whose combine has not ended (in halves: has not been waited for) yet; 1 … 64.
   std::uint32_t handles = 2;
-  RowPath path = RowPath::automatic;
+  RowPath path = RowPath::automatic;  // rank_compact: not slots, and automatic is the ring alone
   // With a ring: places for each rank's rows, a power of two, 32 … 16384; 0: 4096 among all ranks, or 512. Halves by
   // the ring take as many tokens at most. A ring serves up to 1024 experts with all replicas, and with a cast 512 ·
   // (128 − top_k) columns. A large block fills a processor's shared memory: so there are no more blocks than
@@ -123,7 +124,7 @@ struct MoeExchangeArgs {
   std::uint32_t ring_rows = 0;
   // With a ring: the tokens of each rank that have slots beside it, 1024 and `tokens` at most. Calls whose
   // `most_tokens` are no more take the slots. So one exchange serves prefill and decoding. 0: as RowPath says; with
-  // RowPath::ring none.
+  // RowPath::ring none. rank_compact: always 0.
   std::uint32_t slot_tokens = 0;
 };
 
@@ -210,6 +211,9 @@ struct DispatchArgs {
   // [rows], or null: the token of each row, as source rank · MoeExchangeArgs::tokens + token; −1 between an expert's
   // rows and the next multiple of `alignment`. Not for rank_major: a row's place gives its token.
   std::int32_t* output_sources = nullptr;
+  // rank_compact: [ranks, ranks]. Row i, column j: the rows that sources 0 … i have for rank j, with and without room.
+  // So this rank's rows of source i end at the number in row i of its own column.
+  std::int32_t* rank_prefix = nullptr;
   // rank_major: [ranks]: how many tokens each source has in this call, with and without an expert here. Only these rows
   // of the outputs below have a meaning. Optional in the other layouts.
   std::int32_t* source_tokens = nullptr;
@@ -218,25 +222,26 @@ struct DispatchArgs {
   std::uint64_t* source_wait_ns = nullptr;
   // [local experts + ranks], or null: the rows that came for each expert, as in `counts`, then the tokens that each
   // source has, as in `source_tokens`. So nothing says how many rows of an expert are of one source: `output_sources`
-  // does, on the device. Every layout has them. Read them by read_host_count(). On GPUs they are pinned host memory, at
-  // the address that the GPU uses too (cudaHostAlloc, cudaMallocHost); on CPU ranks any memory. Zero them before an
+  // does, on the device. Every layout has them; rank_compact [local experts + 2 · ranks], the last of them the rows
+  // that each source has for this rank. Read them by read_host_count(). On GPUs they are pinned host memory, at the
+  // address that the GPU uses too (cudaHostAlloc, cudaMallocHost); on CPU ranks any memory. Zero them before an
   // exchange's first dispatch with them, as stamps of two exchanges may be equal.
   std::uint64_t* host_counts = nullptr;
-  std::int32_t* output_ids = nullptr;  // rank_major: [rows, top_k]: local number of the expert; −1: lives elsewhere
-  float* output_weights = nullptr;     // rank_major, if the exchange is weighted: [rows, top_k]; 0 if the id is −1
+  std::int32_t* output_ids = nullptr;  // rank_major, rank_compact: [rows, top_k]: local expert; −1: lives elsewhere
+  float* output_weights = nullptr;     // the same, if the exchange is weighted: [rows, top_k]; 0 if the id is −1
 
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   bool discard = false;  // the handle slot taken may still wait for its combine, which is then never called
   Launch launch = {};
-  ExpertRounds rounds = {};  // of the dispatch, or of its send; its waits have the same
+  ExpertRounds rounds = {};  // of the dispatch, or of its send; its waits have the same. rank_compact: one
   std::uint32_t round = 0;   // of this wait: 0, then 1 …; ignored by the others
 };
 
 struct CombineArgs {
   DispatchHandle handle = {};
-  // [MoeExchange::output_rows(), hidden] of combine_type, rows at the places of dispatch. rank_major: the sum of what
-  // this rank's experts made of a token. Rows of tokens that have no expert here are not read.
+  // [MoeExchange::output_rows(), hidden] of combine_type, rows at the places of dispatch. rank_major, rank_compact: the
+  // sum of what this rank's experts made of a token. Rows of tokens that have no expert here are not read.
   const void* input = nullptr;
   // [tokens, top_k], as in DispatchArgs, if the exchange has weights_at_combine; otherwise null. Read by the send.
   const float* topk_weights = nullptr;
@@ -258,7 +263,7 @@ struct MoeExchangeMemory {
   std::size_t combine = 0;      // of combine, likewise
   std::size_t tables = 0;       // routing that combine needs, of all handle slots, and weights that it is given
   std::size_t window = 0;       // all of them: the device's memory taken, besides 20 KiB of control memory that last
-  std::size_t output = 0;       // of the caller: dispatch's rows and scales, and rank_major's ids and weights
+  std::size_t output = 0;       // of the caller: dispatch's rows and scales, and ids and weights of rows by rank
   std::uint32_t ring_rows = 0;  // places for each rank's rows, as given or as chosen for 0; 0: there is no ring
   // Most tokens of a rank in a half, a send or a wait alone. With a ring these are `ring_rows`, or the tokens that have
   // slots, if they are more: halves by slots name their `most_tokens`.
@@ -319,7 +324,7 @@ class MoeExchange {
   std::uint32_t local_experts() const;
   // Global numbers of this rank's experts, in the order of the output.
   std::span<const std::uint32_t> experts() const;
-  std::uint32_t capacity() const;   // rows of one expert; expert_contiguous: of all; rank_major: of one rank
+  std::uint32_t capacity() const;   // rows of an expert; expert_contiguous, rank_compact: of all; rank_major: of a rank
   std::size_t output_rows() const;  // of dispatch's output and combine's input
 
   // Takes the next handle slot. Errc::in_flight if this handle slot still waits for its combine: a fault, found when

@@ -142,7 +142,7 @@ template <>
 inline constexpr auto kWords<RowCast> = std::to_array<std::string_view>({"none", "fp8", "fp8_ue8m0", "fp8_pow2"});
 template <>
 inline constexpr auto kWords<RowLayout> = std::to_array<std::string_view>({"expert_masked", "expert_contiguous",
-                                                                           "rank_major"});
+                                                                           "rank_major", "rank_compact"});
 template <>
 inline constexpr auto kWords<ScaleOrder> = std::to_array<std::string_view>({"rows", "columns"});
 template <>

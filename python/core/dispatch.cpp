@@ -172,8 +172,9 @@ output: [output_rows, hidden], of the input's type, or e4m3 or u8 if rows are ca
 
 Further outputs, by name: output_scales (f32, or bytes); counts i32 [local experts]; offsets i32 [local experts + 1]
 (expert_contiguous); output_sources i32 [output_rows]: source rank · tokens + token; source_tokens i32 [ranks];
-source_wait_ns u64 [ranks]; host_counts u64 [local experts + ranks] in pinned memory of the host; output_ids i32 and
-output_weights f32 [output_rows, top_k] (rank_major).
+source_wait_ns u64 [ranks]; host_counts u64 [local experts + ranks] (rank_compact: 2 · ranks) in pinned memory of the
+host; output_ids i32 and output_weights f32 [output_rows, top_k] (rank_major, rank_compact); rank_prefix i32 [ranks,
+ranks] (rank_compact): in row i, the rows that the sources 0 … i have for each rank.
 
 rank_mask: instead of topk_ids, bool or u8 [tokens, ranks]: the ranks that get a token's row. For an exchange of as many
 experts as ranks, expert r on rank r, and of as large a top_k. mask_ids: i32 of the same shape, which this writes.
@@ -215,7 +216,7 @@ weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens,
            R"doc(
 output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual.
 
-input: [output_rows, hidden] of combine_type, rows at the places of dispatch; rank_major: the sum of what this rank's
+input: [output_rows, hidden] of combine_type, rows at the places of dispatch; by rank: the sum of what this rank's
 experts made of a token. residual, output: [handle.tokens, hidden].
 topk_weights: [handle.tokens, top_k] f32, if the exchange has weights_at_combine.)doc")
       .def("combine_send", combine_send, nb::arg("input").none(), nb::arg("handle"), nb::kw_only(),

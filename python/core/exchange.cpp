@@ -66,7 +66,7 @@ void bind_exchange(nb::module_& module) {
   module.def("read_host_counts", read_host_counts, nb::arg("words"),
              nb::sig("def read_host_counts(words: object) -> list[weft._records.HostCount]"), R"doc(
 Reads `host_counts` of a dispatch, u64 or i64 words in the host's memory, while it runs: rows of each expert, then tokens
-of each source. A word that this dispatch has not written yet has the stamp of before, so note it, and read until all
+of each source (rank_compact: then rows). A word that this dispatch has not written yet has the stamp of before, so note it, and read until all
 have another one. Ask check() meanwhile: a dispatch that fails may leave words as they were.)doc");
   const MoeExchangeArgs defaults;
   nb::class_<PyHandle>(module, "DispatchHandle", "Names a dispatch to its combine. Pass it on unchanged.")
@@ -111,8 +111,9 @@ type: of rows that dispatch takes: "bf16", "f16" or "fp8" (e4m3). combine_type: 
 cast: what dispatch makes of rows on their way: "none", "fp8" (f32 scales per 128 columns), "fp8_ue8m0", "fp8_pow2".
 scale_order: "rows", or "columns" as grouped GEMMs read them. scale_bytes: of a row's scales, for fp8 rows given with them.
 layout: "expert_masked" [local experts, capacity, hidden]; "expert_contiguous" [capacity, hidden], experts one behind
-    the other, each beginning at a multiple of `alignment`; "rank_major" [ranks, tokens, hidden].
-capacity: rows of one expert (expert_contiguous: of all). 0: as many as there can be.
+    the other, each beginning at a multiple of `alignment`; "rank_major" [ranks, tokens, hidden]; "rank_compact"
+    [capacity, hidden], the same rows without holes, which always take the ring.
+capacity: rows of one expert (expert_contiguous, rank_compact: of all). 0: as many as there can be.
 overflow: "error", or "drop" rows for which there is no room.
 weighted: combine multiplies by the weights that dispatch was given; weights_at_combine: that combine is given itself.
 rank_of_expert: the rank of each expert; empty: even blocks. ranks_of_expert: instead, the ranks of its replicas.
@@ -137,7 +138,7 @@ Bytes that create() of these arguments takes on each of `ranks` ranks of a group
           "Global numbers of this rank's experts, in the order of the output.")
       .def_prop_ro(
           "capacity", [](const PyExchange& self) { return self->exchange.capacity(); },
-          "Rows of one expert; expert_contiguous: of all; rank_major: of one rank.")
+          "Rows of one expert; expert_contiguous, rank_compact: of all; rank_major: of one rank.")
       .def_prop_ro(
           "output_rows", [](const PyExchange& self) { return self->exchange.output_rows(); },
           "Rows of dispatch's output and combine's input.")

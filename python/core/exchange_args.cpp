@@ -107,9 +107,12 @@ void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_vi
   } else if (name == "source_wait_ns") {
     args.source_wait_ns = checked<std::uint64_t>(name, given, {shapes.ranks, "u64", "i64"});
   } else if (name == kHostCounts) {
-    args.host_counts = checked<std::uint64_t>(name, given, {shapes.local_experts + shapes.ranks, "u64", "i64"});
+    const std::size_t of_ranks = shapes.args.layout == RowLayout::rank_compact ? 2 * shapes.ranks : shapes.ranks;
+    args.host_counts = checked<std::uint64_t>(name, given, {shapes.local_experts + of_ranks, "u64", "i64"});
   } else if (name == "output_ids") {
     args.output_ids = checked<std::int32_t>(name, given, {entries, "i32"});
+  } else if (name == "rank_prefix") {
+    args.rank_prefix = checked<std::int32_t>(name, given, {shapes.ranks * shapes.ranks, "i32"});
   } else {
     args.output_weights = checked<float>(name, given, {entries, "f32"});
   }

@@ -38,9 +38,9 @@ struct DispatchInputs {
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given);
 
 // The outputs of dispatch beside its rows.
-inline constexpr std::string_view kDispatchOutputs[] = {"output_scales",  "counts",        "offsets",
-                                                        "output_sources", "source_tokens", "source_wait_ns",
-                                                        "host_counts",    "output_ids",    "output_weights"};
+inline constexpr std::string_view kDispatchOutputs[] = {
+    "output_scales",  "counts",      "offsets",    "output_sources", "source_tokens",
+    "source_wait_ns", "host_counts", "output_ids", "output_weights", "rank_prefix"};
 inline constexpr std::string_view kHostCounts = "host_counts";  // in memory of the host
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& output);
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_view name, const Tensor& given);

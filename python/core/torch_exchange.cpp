@@ -165,7 +165,7 @@ const std::vector<Operator>& exchange_operators() {
   static constexpr const char* kOutputs =
       "Tensor(b!) output, Tensor(c!)? output_scales, Tensor(d!)? counts, Tensor(e!)? offsets, "
       "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "
-      "Tensor(j!)? output_ids, Tensor(k!)? output_weights";
+      "Tensor(j!)? output_ids, Tensor(k!)? output_weights, Tensor(m!)? rank_prefix";
   static constexpr const char* kEnd = "int exchange, int options) -> ()";
   static constexpr const char* kSendEnd =
       "int exchange, int options, bool discard, int[] rounds, int most_tokens) -> ()";

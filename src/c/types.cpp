@@ -51,7 +51,7 @@ static_assert(same(WEFT_CAST_NONE, RowCast::none) && same(WEFT_CAST_FP8, RowCast
               same(WEFT_CAST_FP8_UE8M0, RowCast::fp8_ue8m0) && same(WEFT_CAST_FP8_POW2, RowCast::fp8_pow2));
 static_assert(same(WEFT_EXPERT_MASKED, RowLayout::expert_masked) &&
               same(WEFT_EXPERT_CONTIGUOUS, RowLayout::expert_contiguous) &&
-              same(WEFT_RANK_MAJOR, RowLayout::rank_major));
+              same(WEFT_RANK_MAJOR, RowLayout::rank_major) && same(WEFT_RANK_COMPACT, RowLayout::rank_compact));
 static_assert(same(WEFT_SCALES_BY_ROWS, ScaleOrder::rows) && same(WEFT_SCALES_BY_COLUMNS, ScaleOrder::columns));
 static_assert(same(WEFT_PATH_AUTOMATIC, RowPath::automatic) && same(WEFT_PATH_SLOTS, RowPath::slots) &&
               same(WEFT_PATH_RING, RowPath::ring));
@@ -101,7 +101,7 @@ const char* weft_fp8_scaling_name(weft_fp8_scaling scaling) {
   return name_of(scaling, weft::Fp8Scaling::per_128_columns);
 }
 const char* weft_row_layout_name(weft_row_layout layout) {
-  return name_of(layout, weft::RowLayout::rank_major);
+  return name_of(layout, weft::RowLayout::rank_compact);
 }
 const char* weft_scale_order_name(weft_scale_order order) {
   return name_of(order, weft::ScaleOrder::columns);

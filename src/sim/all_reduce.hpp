@@ -82,7 +82,10 @@ class AllReduceProgram final : public Program {
   std::optional<std::uint32_t> replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const;
   std::vector<std::vector<Arrival>> arrivals(unsigned dispatch) const;  // by expert, in order
   std::vector<std::size_t> beginnings(const std::vector<std::vector<Arrival>>& by_expert) const;
-  std::optional<std::size_t> row_of(const Arrival& arrival, std::size_t place, std::size_t beginning) const;
+  std::optional<std::size_t> row_of(const std::vector<std::vector<Arrival>>& by_expert, std::uint32_t expert,
+                                    std::size_t place, std::size_t beginning) const;
+  // How many rows a source has for a rank.
+  std::int32_t rows_for(const std::vector<std::vector<Arrival>>& by_expert, unsigned source, unsigned rank) const;
   void fill_dispatch(unsigned call, unsigned rank);
   void fill_combine(unsigned call, unsigned rank);
   // ops/moe/sim_rounds.cpp

@@ -15,20 +15,31 @@ namespace {
 constexpr std::uint64_t kDeadline = 100'000;  // ns of the simulated clock: ten thousand steps
 
 // A dispatch that fills a rank's room for its expert, and one with a row too many; if experts are aligned, its pad is
-// too many.
-void set_overflow(Setup& setup, int culprit, bool contiguous) {
+// too many. Compact rows come once for both entries of a token.
+void set_overflow(Setup& setup, int culprit, const std::string& variant) {
   const std::int64_t full = culprit, other = culprit == 0 ? 1 : 0;
   setup.exchange.capacity = 2;
-  if (contiguous) {
+  if (variant == "contiguous") {
     setup.exchange.layout = RowLayout::expert_contiguous;
     setup.exchange.alignment = 2;
     setup.exchange.capacity = 3;
   }
   const std::vector<Grid> grids = setup.calls[0].grids;
   setup.calls = moe_calls({{{full, other}, {full, -1}, {}}, {{full, full}, {other, full}, {}}}, grids);
+  if (variant == "compact") {
+    setup.exchange.layout = RowLayout::rank_compact;
+    setup.exchange.path = RowPath::ring;
+    setup.exchange.ring_rows = 1;
+    setup.exchange.capacity = 1;
+    setup.calls = moe_calls({{{full, full}, {other, -1}, {}}, {{full, -1}, {-1, full}, {}}}, grids);
+  }
   setup.faults.odd_rank = culprit;
   setup.faults.odd_call = 2;
   setup.faults.overflow = true;
+}
+
+bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
+  return std::ranges::find(kinds, kind) != kinds.end();
 }
 
 // Dispatches and combines through a ring with one place for each rank: tokens wait for credits.
@@ -88,6 +99,10 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant.starts_with("ring")) {
     set_ring(setup);
     if (variant == "ring-beside-lanes") set_beside(setup);
+    if (variant == "ring-compact") {
+      setup.exchange.layout = RowLayout::rank_compact;
+      setup.exchange.capacity = 0;
+    }
   } else if (variant == "beside-lanes") {
     set_beside(setup);
   } else if (variant == "stale") {
@@ -106,14 +121,11 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.groups = {{0, 1, 2}, {2, 0, 1}};
     setup.side_by_side = true;
     setup.calls[1].group = 1;
-  } else if (!variant.empty() && variant != "lanes" && variant != "contiguous") {
+  } else if (!variant.empty() && !is_one_of(variant, {"lanes", "contiguous", "compact"})) {
     throw std::invalid_argument("no such variant: " + variant);
   }
 }
 
-bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
-  return std::ranges::find(kinds, kind) != kinds.end();
-}
 // One rank makes a call that differs from the others'.
 bool calls_differ(std::string_view kind) {
   return is_one_of(kind, {"mismatch", "other-count", "other-operation", "other-rows", "no-room"});
@@ -127,7 +139,7 @@ constexpr Variant kVariants[] = {{"two-shot", "wrap", 2},   {"one-shot", "torn16
                                  {"moe", "halves", 2},      {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
                                  {"pipelined", "apart", 2}, {"counts", "", 2},          {"counts", "wrap", 3},
                                  {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3},
-                                 {"moe", "rounds", 2}};
+                                 {"moe", "rounds", 2},      {"moe", "ring-compact", 2}};
 
 }  // namespace
 
@@ -152,7 +164,7 @@ Setup fault_setup(const FaultArgs& args) {
     faults.odd_call = odd_call;
   }
   faults.no_room = kind == "no-room";
-  if (kind == "overflow") set_overflow(setup, culprit, variant == "contiguous");
+  if (kind == "overflow") set_overflow(setup, culprit, variant);
   if (kind == "in-flight") {
     setup.calls = {setup.calls[0], setup.calls[2]};
     faults.in_flight = true;
@@ -266,7 +278,7 @@ const std::vector<Setup>& all_fault_setups() {
                                  .one_thread = one_thread,
                                  .variant = "groups-beside"}));
     }
-    for (const std::string variant : {"contiguous", "lanes", "ring"}) {
+    for (const std::string variant : {"contiguous", "lanes", "ring", "compact"}) {
       all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));
     }
     for (const std::string variant : {"beside-lanes", "ring-beside-lanes"}) {

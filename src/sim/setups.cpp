@@ -58,6 +58,7 @@ const std::vector<Setup>& all_setups() {
     add(small_tally_setups());
     add(small_round_setups());
     add(small_ring_setups());
+    add(small_compact_setups());
     add(small_norm_setups());
     add(small_multimem_setups());
     for (Setup& setup : all) setup.small = true;
@@ -74,6 +75,7 @@ const std::vector<Setup>& all_setups() {
     add(large_tally_setups());
     add(large_round_setups());
     add(large_ring_setups());
+    add(large_compact_setups());
     add(large_norm_setups());
     add(large_multimem_setups());
     return all;

@@ -114,6 +114,7 @@ TEST(CNames, AreThoseOfCpp) {
   EXPECT_STREQ(weft_device_name(WEFT_DEVICE_CUDA), "cuda");
   EXPECT_STREQ(weft_fp8_scaling_name(WEFT_FP8_PER_128_COLUMNS), "per 128 columns");
   EXPECT_STREQ(weft_row_layout_name(WEFT_RANK_MAJOR), "rank-major");
+  EXPECT_STREQ(weft_row_layout_name(WEFT_RANK_COMPACT), "rank-compact");
   EXPECT_STREQ(weft_scale_order_name(WEFT_SCALES_BY_COLUMNS), "columns");
   EXPECT_STREQ(weft_row_path_name(WEFT_PATH_RING), "ring");
   for (const std::int32_t bad : {-1, 100, 256}) {

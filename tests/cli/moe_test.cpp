@@ -56,11 +56,11 @@ std::string moe_config() {
 // Every layout's rows are compared with the reference, sent and returned.
 TEST(BenchMoe, EveryKindOfRow) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_rows.json";
-  for (const char* layout : {"masked", "contiguous", "rank-major"}) {
+  for (const char* layout : {"masked", "contiguous", "rank-major", "rank-compact"}) {
     for (const char* row : {"fp8", "fp8-ue8m0", "fp8-pow2", "bf16", "f16"}) {
       for (const char* weights : {"", "--unweighted", "--weights-at-combine"}) {
         const std::string given = weights;
-        if (given == "--weights-at-combine" && layout == std::string("rank-major")) continue;
+        if (given == "--weights-at-combine" && std::string(layout).starts_with("rank")) continue;
         std::vector<std::string> arguments = {
             "bench",     "moe", "--config", config, "--device", "cpu",  "--ep",       "2", "--tokens",  "5",
             "--samples", "1",   "--json",   file,   "--layout", layout, "--dispatch", row, "--routing", "grouped"};
@@ -107,7 +107,7 @@ TEST(BenchMoe, ScalesInColumns) {
                                         "--json", file,  "--scale-order", "columns"};
   arguments.resize(arguments.size() + 4);
   const auto place = arguments.end() - 4;
-  for (const char* layout : {"masked", "contiguous", "rank-major"}) {
+  for (const char* layout : {"masked", "contiguous", "rank-major", "rank-compact"}) {
     for (const char* row : {"fp8", "fp8-ue8m0", "fp8-pow2"}) {
       std::ranges::copy(std::vector<std::string>{"--layout", layout, "--dispatch", row}, place);
       const auto result = run(arguments);
@@ -121,11 +121,10 @@ TEST(BenchMoe, ScalesInColumns) {
   EXPECT_NE(result.err.find("scale_order: columns is not rows"), std::string::npos) << result.err;
 }
 
-// masked: an expert has room for two rows, and all ten tokens want it. contiguous: the experts of a rank share such
-// room.
+// masked: an expert has room for two rows, and all ten tokens want it. Else the rows of a rank share such room.
 TEST(BenchMoe, RowsWithoutRoomAreDropped) {
   const auto config = moe_config();
-  for (const char* layout : {"masked", "contiguous"}) {
+  for (const char* layout : {"masked", "contiguous", "rank-compact"}) {
     const auto result = run({"bench", "moe", "--config", config, "--device", "cpu", "--ep", "2", "--tokens", "5",
                              "--samples", "1", "--layout", layout, "--capacity", "2", "--routing", "hot"});
     EXPECT_EQ(result.code, 0) << layout << ": " << result.err;
@@ -263,9 +262,9 @@ TEST(InfoMoe, CountsTheOthersOutputs) {
 // Weft's rows are what an exchange of the same arguments takes.
 TEST(InfoMoe, CountsWhatAnExchangeTakes) {
   const auto ways = ways_of({"--ranks", "5", "--tokens", "9", "--hidden", "512", "--experts", "12", "--top-k", "3"});
-  ASSERT_EQ(ways.size(), 14u);  // three of Weft and four others, for each cast
-  for (std::size_t i = 0; i < 14; i += 7) {
-    for (std::size_t at = 0; at < 3; ++at) {
+  ASSERT_EQ(ways.size(), 16u);  // four of Weft and four others, for each cast
+  for (std::size_t i = 0; i < 16; i += 8) {
+    for (std::size_t at = 0; at < 4; ++at) {
       const auto layout = static_cast<RowLayout>(at);
       const auto memory = moe_exchange_memory(5, {.tokens = 9,
                                                   .hidden = 512,
@@ -307,6 +306,7 @@ TEST(InfoMoe, ShowsOnlyTheLayoutAndRowsAskedFor) {
   }
   EXPECT_EQ(ways_of({"--layout", "contiguous"}).size(), 4u);
   EXPECT_EQ(ways_of({"--layout", "rank-major"}).size(), 4u);
+  EXPECT_EQ(ways_of({"--layout", "rank-compact"}).size(), 2u);  // Weft's alone
   EXPECT_EQ(run({"info", "--moe", "deepseek-v3", "--layout", "flat"}).code, 2);
   EXPECT_EQ(run({"info", "--moe", "deepseek-v3", "--dispatch", "f16"}).code, 2);
   EXPECT_EQ(run({"info", "--moe", "deepseek-v3", "--hidden", "100", "--dispatch", "fp8"}).code, 2);

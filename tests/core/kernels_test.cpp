@@ -121,6 +121,7 @@ TEST(Kernels, DispatchAndCombine) {
           for (const bool rounds : {false, true}) {
             for (const bool tallies : {false, true})
               found.add(detail::DispatchQuery{type, cast, order, ring, rounds, tallies});
+            if (ring && !rounds) found.add(detail::DispatchQuery{type, cast, order, ring, rounds, false, true});
           }
         }
       }

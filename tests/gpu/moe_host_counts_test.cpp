@@ -32,7 +32,7 @@ TEST_P(GpuMoeHostCounts, ReplaysOfAGraphAreToldApart) {
       gpu.reset();
       MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
-      const std::size_t size = exchange.local_experts() + ranks;
+      const std::size_t size = host_words(exchange, ranks);
       std::uint64_t* const words = zeroed_words(gpu, size);
       moe.fill(prepared[0]);
       const Graph graph(gpu, [&] {
@@ -68,7 +68,7 @@ TEST_P(GpuMoeHostCounts, HalvesTellThemInTheWait) {
     MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     moe.fill(p);
-    const std::size_t size = exchange.local_experts() + ranks;
+    const std::size_t size = host_words(exchange, ranks);
     std::uint64_t* const words = zeroed_words(gpu, kCalls * size);
     DispatchArgs args = moe.dispatch_args(p, gpu.stream(), true);
     for (std::size_t call = 0; call < kCalls; ++call) {

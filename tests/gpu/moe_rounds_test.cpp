@@ -36,7 +36,7 @@ void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks) {
 }
 
 TEST_P(GpuMoeRounds, EveryKindOfRouting) {
-  in_every_division(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+  in_every_division(in_rounds(in_every_layout(every_kind_of_routing(GetParam()), GetParam())), GetParam());
 }
 
 TEST_P(GpuMoeRounds, CastOnTheWay) {
@@ -44,7 +44,8 @@ TEST_P(GpuMoeRounds, CastOnTheWay) {
 }
 
 TEST_P(GpuMoeRounds, EveryKindOfRoutingThroughTheRing) {
-  in_every_division(on_whole_ring(in_every_layout(every_kind_of_routing(GetParam()), GetParam())), GetParam());
+  in_every_division(on_whole_ring(in_rounds(in_every_layout(every_kind_of_routing(GetParam()), GetParam()))),
+                    GetParam());
 }
 
 TEST_P(GpuMoeRounds, CastOnTheWayThroughTheRing) {
@@ -56,7 +57,7 @@ TEST_P(GpuMoeRounds, CastOnTheWayThroughTheRing) {
 TEST_P(GpuMoeRounds, GraphsOnTwoStreamsWithOtherRoutings) {
   const std::uint32_t ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
-  std::vector<Batch> batches = routings_for_two_graphs(ranks);
+  std::vector<Batch> batches = in_rounds(routings_for_two_graphs(ranks));
   std::ranges::copy(on_whole_ring(batches), std::back_inserter(batches));
   for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);

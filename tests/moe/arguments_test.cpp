@@ -54,7 +54,8 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
     {"top_k: 33 is not between 1 and 32", [](auto& a) { a.top_k = 33; }},
     {"type: 3 is not bf16, f16 or fp8", [](auto& a) { a.type = static_cast<RowType>(3); }},
     {"cast: 4 is not none, fp8, fp8_ue8m0 or fp8_pow2", [](auto& a) { a.cast = static_cast<RowCast>(4); }},
-    {"layout: 3 is not masked, contiguous or rank-major", [](auto& a) { a.layout = static_cast<RowLayout>(3); }},
+    {"layout: 4 is not masked, contiguous, rank-major or rank-compact",
+     [](auto& a) { a.layout = static_cast<RowLayout>(4); }},
     {"overflow: 2 is not error or drop", [](auto& a) { a.overflow = static_cast<Overflow>(2); }},
     {"cast: 1", [](auto& a) { a.type = RowType::fp8, a.cast = RowCast::fp8; }},
     {"combine_type: 2 is not bf16 or f16", [](auto& a) { a.combine_type = DataType::f32; }},
@@ -75,6 +76,11 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
     {"capacity: 37", [](auto& a) { a.capacity = 37; }},
     {"capacity: 61", [](auto& a) { a.layout = RowLayout::expert_contiguous, a.alignment = 4, a.capacity = 61; }},
     {"capacity: 6", [](auto& a) { a.layout = RowLayout::rank_major, a.capacity = 6; }},
+    {"capacity: 13 is not between 0 and 12", [](auto& a) { a.layout = RowLayout::rank_compact, a.capacity = 13; }},
+    {"path: slots is not automatic or ring, and rank-compact rows take no slots",
+     [](auto& a) { a.layout = RowLayout::rank_compact, a.path = RowPath::slots; }},
+    {"slot_tokens: 2 is not 0, and rank-compact rows take no slots",
+     [](auto& a) { a.layout = RowLayout::rank_compact, a.slot_tokens = 2; }},
     {"scale_order: 2 is not rows or columns", [](auto& a) { a.scale_order = static_cast<ScaleOrder>(2); }},
     {"scale_order: columns is not rows", [](auto& a) { a.scale_order = ScaleOrder::columns; }},
     {"scale_order: columns is not rows",
@@ -114,6 +120,8 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
      [](auto& a) { a.weights_at_combine = true, a.weighted = false; }},
     {"weights_at_combine: true is not false, and combine takes rank-major rows as they are",
      [](auto& a) { a.weights_at_combine = true, a.layout = RowLayout::rank_major; }},
+    {"weights_at_combine: true is not false, and combine takes rank-compact rows as they are",
+     [](auto& a) { a.weights_at_combine = true, a.layout = RowLayout::rank_compact; }},
     {"handles: 0 is not between 1 and 64", [](auto& a) { a.handles = 0; }},
     {"handles: 65 is not between 1 and 64", [](auto& a) { a.handles = 65; }},
     {"rank_of_expert's length: 7", [](auto& a) { a.rank_of_expert.assign(7, 0); }},
@@ -180,6 +188,7 @@ void shift(Pointer& pointer, std::size_t bytes) {
 // For every layout, with rows of fp8 with scales.
 std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
   const bool contiguous = layout == RowLayout::expert_contiguous, by_rank = layout == RowLayout::rank_major;
+  const bool compact = layout == RowLayout::rank_compact;
   static std::int32_t memory[64];
   std::vector<RejectedDispatch> all = {
       {"tokens: 7", [](auto& a) { a.tokens = 7; }},
@@ -222,13 +231,23 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
   }
   if (by_rank) {
     add("source_tokens: null", [](auto& a) { a.source_tokens = nullptr; });
+    add("output_sources: not null, and layout ", [](auto& a) { a.output_sources = memory; });
+  } else {
+    add("output_sources: ", [](auto& a) { shift(a.output_sources, 2); });
+  }
+  if (compact) {
+    add("rank_prefix: null", [](auto& a) { a.rank_prefix = nullptr; });
+    add("rank_prefix: ", [](auto& a) { shift(a.rank_prefix, 2); });
+    add("rounds.count: 2 is not 1, and rank-compact rows come in one round", [](auto& a) { a.rounds.count = 2; });
+  } else {
+    add("rank_prefix: not null, and layout ", [](auto& a) { a.rank_prefix = memory; });
+  }
+  if (by_rank || compact) {
     add("output_ids: null", [](auto& a) { a.output_ids = nullptr; });
     add("output_ids: ", [](auto& a) { shift(a.output_ids, 2); });
     add("output_weights: null", [](auto& a) { a.output_weights = nullptr; });
     add("output_weights: ", [](auto& a) { shift(a.output_weights, 2); });
-    add("output_sources: not null, and layout ", [](auto& a) { a.output_sources = memory; });
   } else {
-    add("output_sources: ", [](auto& a) { shift(a.output_sources, 2); });
     add("output_ids: not null, and layout ", [](auto& a) { a.output_ids = memory; });
     add("output_weights: not null, and layout ", [](auto& a) { a.output_weights = reinterpret_cast<float*>(memory); });
   }
@@ -257,7 +276,8 @@ bool is_of_launch(const std::string& part) {
   return is_of(part, {"launch.blocks", "launch.threads", "stream"});
 }
 bool goes_in(const std::string& part) {
-  return is_of(part, {"tokens", "most_tokens", "input", "scales", "topk_ids", "topk_weights", "handle"});
+  return is_of(part,
+               {"tokens", "most_tokens", "input", "scales", "topk_ids", "topk_weights", "handle", "rounds.count"});
 }
 
 TEST(MoeArguments, CallsThatCannotBeLeaveNoTrace) {

@@ -55,7 +55,7 @@ TEST_P(MoeHostCounts, AreThoseOfTheCall) {
         run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
           const auto rank = static_cast<std::uint32_t>(number);
           const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-          Words words(exchange.local_experts() + GetParam());
+          Words words(host_words(exchange, GetParam()));
           for (const bool apart : {false, true}) {
             for (const PreparedMoe& p : prepared) {
               CpuMoe moe(exchange, p, rank);
@@ -87,7 +87,7 @@ TEST_P(MoeHostCounts, ReplaysHaveNewStamps) {
       run_world(static_cast<int>(GetParam()), smallest_buffers(), [&](Communicator& communicator, int number) {
         const auto rank = static_cast<std::uint32_t>(number);
         const MoeExchange exchange = MoeExchange::create(communicator, args);
-        Words words(exchange.local_experts() + GetParam());
+        Words words(host_words(exchange, GetParam()));
         CpuMoe moe(exchange, p, rank);
         DispatchArgs to = moe.dispatch(true);
         to.host_counts = words.data();
@@ -114,7 +114,7 @@ TEST(MoeHostCountsEpochs, StampsDifferWhereEpochsWrap) {
     const FirstEpoch epoch(first);
     expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
       const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
-      Words words(exchange.local_experts() + 2);
+      Words words(host_words(exchange, 2));
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
       DispatchArgs to = moe.dispatch(true);
       to.host_counts = words.data();
@@ -133,7 +133,7 @@ TEST(MoeHostCountsThreads, AnotherThreadPolls) {
   expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const MoeExchange exchange = MoeExchange::create(communicator, prepared.front().call.args);
     for (const PreparedMoe& p : prepared) {
-      Words words(exchange.local_experts() + 2);
+      Words words(host_words(exchange, 2));
       const std::vector<std::uint32_t> wanted = host_counts(exchange, p);
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
       DispatchArgs args = moe.dispatch(true);
@@ -155,7 +155,7 @@ TEST(MoeHostCountsIdle, ARankWithoutExpertsHasSources) {
   expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
     const MoeExchange exchange = MoeExchange::create(communicator, args);
     ASSERT_EQ(host_counts(exchange, p).size(), number == 0 ? 2u : 10u);
-    Words words(exchange.local_experts() + 2);
+    Words words(host_words(exchange, 2));
     CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
     DispatchArgs to = moe.dispatch();
     to.host_counts = words.data();
@@ -175,7 +175,7 @@ TEST(MoeHostCountsFaults, AreToldBeforeAnOverflow) {
     const PreparedMoe p = prepare(c, 2, 5);
     const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
       const MoeExchange exchange = MoeExchange::create(communicator, c.args);
-      Words words(exchange.local_experts() + 2);
+      Words words(host_words(exchange, 2));
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
       DispatchArgs to = moe.dispatch();
       to.host_counts = words.data();

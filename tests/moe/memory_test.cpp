@@ -103,9 +103,9 @@ TEST(MoeMemory, IsWhatTheArithmeticSaysAndWhatIsMapped) {
 // A prefill of DeepSeek-V3 on one host takes no more than 256 MB, whatever the layout.
 TEST(MoeMemory, OfARingIsBounded) {
   MoeExchangeArgs args{.tokens = 16384, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
-  for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
+  for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major, RowLayout::rank_compact}) {
     args.layout = layout;
-    args.weights_at_combine = layout != RowLayout::rank_major;
+    args.weights_at_combine = layout == RowLayout::expert_contiguous;
     for (int ranks = 2; ranks <= 8; ++ranks) EXPECT_LE(moe_exchange_memory(ranks, args).window, std::size_t{256} << 20);
   }
 }

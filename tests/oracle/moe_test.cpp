@@ -10,7 +10,7 @@ namespace {
 enum class HandType { bf16, f16, fp8 };
 enum class HandCast { none, fp8, fp8_ue8m0, fp8_pow2 };
 enum class HandOrder { rows, columns };
-enum class HandLayout { expert_masked, expert_contiguous, rank_major };
+enum class HandLayout { expert_masked, expert_contiguous, rank_major, rank_compact };
 struct HandArgs {
   std::uint32_t tokens = 3, hidden = 1, experts = 3, top_k = 2, scale_bytes = 0, alignment = 1, capacity = 0;
   HandType type = HandType::bf16;
@@ -69,6 +69,10 @@ TEST(OracleMoe, CapacitiesOfAllThatCanCome) {
   EXPECT_EQ(capacity_of(args, homes, 2), 5u);
   args.layout = HandLayout::rank_major;
   EXPECT_EQ(capacity_of(args, homes, 2), 3u);
+  args.layout = HandLayout::rank_compact;
+  EXPECT_EQ(capacity_of(args, homes, 2), 5u);
+  args.capacity = 0;
+  EXPECT_EQ(capacity_of(args, homes, 2), 6u);
 }
 
 TEST(OracleMoe, ExpertsBeginAtMultiples) {
@@ -99,6 +103,19 @@ TEST(OracleMoe, RowsOfEveryLayout) {
   EXPECT_EQ(placed(args), (std::vector<std::size_t>{0, 1, 4, 1, 0, 1, 2, 3}));
   args.layout = HandLayout::rank_major;  // of three tokens: rank 1's begin at 3
   EXPECT_EQ(placed(args), (std::vector<std::size_t>{0, 1, 3, 1, 0, 1, 3, 3}));
+  args.layout = HandLayout::rank_compact;  // expert 1's row comes behind that of rank 0
+  EXPECT_EQ(placed(args), (std::vector<std::size_t>{0, 1, 1, 1, 0, 1, 2, 3}));
+  args.capacity = 1;
+  EXPECT_EQ(placed(args), (std::vector<std::size_t>{0, 1, 1, 0, 0, 1, 2, 1}));
+}
+
+// Rank 0's two tokens go to ranks 0 and 1, and to rank 1; rank 1's first one goes to both. A fifth entry names an
+// expert of rank 0 beside its other one, which is no row more.
+TEST(OracleMoe, RowsOfEachSourceForEachRank) {
+  Routing routing = hand_routing();
+  EXPECT_EQ(rank_prefix(Ranks{0, 0, 1}, routing, 2), (std::vector<std::int32_t>{1, 2, 2, 3}));
+  routing[1].insert(routing[1].begin(), {0, 0, 9});
+  EXPECT_EQ(rank_prefix(Ranks{0, 0, 1}, routing, 2), (std::vector<std::int32_t>{1, 2, 2, 3}));
 }
 
 TEST(OracleMoe, LocalNumbersOfExperts) {
@@ -220,11 +237,13 @@ TEST(OracleMoe, WeightsCountWhereTheExchangeHasThem) {
 // Without weights and experts 0 and 1 as one row of 256; rank 1's row makes 257, which is 256.
 TEST(OracleMoe, ExpertsOfARankShareARowByRank) {
   HandArgs args;
-  args.layout = HandLayout::rank_major;
   const Routing routing{{{0, 0, 7}}, {{0, 0, 7}}, {}};
   const std::vector<ExpertRows> placed{{{0}, 1}, {{0}, 1}, {}};
   const auto made = [](std::uint32_t, std::size_t) { return row_of(0x3f80); };
-  EXPECT_EQ(bits_of(combined(args, Ranks{0, 0, 1}, routing, placed, made, 0, 1, {})), 0x3f80u);
+  for (const HandLayout layout : {HandLayout::rank_major, HandLayout::rank_compact}) {
+    args.layout = layout;
+    EXPECT_EQ(bits_of(combined(args, Ranks{0, 0, 1}, routing, placed, made, 0, 1, {})), 0x3f80u);
+  }
 }
 
 // 4 of expert 0 alone: expert 2's row had no room.

@@ -189,7 +189,7 @@ struct Exchange {
   enum class Row { bf16, f16, fp8 };
   enum class Cast { none, fp8, fp8_ue8m0, fp8_pow2 };
   enum class Order { rows, columns };
-  enum class Layout { expert_masked, expert_contiguous, rank_major };
+  enum class Layout { expert_masked, expert_contiguous, rank_major, rank_compact };
 
   std::uint32_t tokens, hidden, experts, top_k;
   std::uint32_t scale_bytes = 0, alignment = 1, capacity = 0;
@@ -202,13 +202,13 @@ struct Exchange {
 };
 
 // Each rank's dispatch and combine if experts return rows as they came: by rank a tuple of counts,
-// offsets, pairs (row of the output, its bytes), and [tokens, hidden].
+// offsets, pairs (row of the output, its bytes), [tokens, hidden], and the prefix matrix of compact rows.
 nb::list moe(std::uint32_t tokens, std::uint32_t hidden, std::uint32_t experts, std::uint32_t top_k,
              const std::string& layout, std::uint32_t alignment, const std::string& cast,
              const std::vector<nb::bytes>& inputs, const std::vector<std::vector<std::int64_t>>& ids,
              const std::vector<std::vector<float>>& weights, const nb::bytes& residual) {
   Exchange of{.tokens = tokens, .hidden = hidden, .experts = experts, .top_k = top_k};
-  of.layout = value_of<Exchange::Layout>(layout, {"expert_masked", "expert_contiguous", "rank_major"});
+  of.layout = value_of<Exchange::Layout>(layout, {"expert_masked", "expert_contiguous", "rank_major", "rank_compact"});
   of.cast = value_of<Exchange::Cast>(cast, {"none", "fp8", "fp8_ue8m0", "fp8_pow2"});
   of.alignment = alignment;
   const oracle::MoeRules rules(of);
@@ -238,7 +238,8 @@ nb::list moe(std::uint32_t tokens, std::uint32_t hidden, std::uint32_t experts, 
     }
     const oracle::Bytes back =
         oracle::combined(rules, homes, routing, placed, made_of, rank, rows[rank].size() / rules.row_bytes, rest);
-    all.append(nb::make_tuple(counts, oracle::offsets_of(rules, counts), arrived, python_of(back)));
+    all.append(nb::make_tuple(counts, oracle::offsets_of(rules, counts), arrived, python_of(back),
+                              oracle::rank_prefix(homes, routing, ranks)));
   }
   return all;
 }

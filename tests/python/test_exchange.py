@@ -14,6 +14,7 @@ from ranks import run_ranks
 Array = npt.NDArray[Any]
 
 TOKENS, HIDDEN, EXPERTS, TOP_K = 6, 128, 5, 2
+BY_RANK = "rank_major", "rank_compact"
 
 
 class Case:
@@ -27,7 +28,7 @@ class Case:
         self.ids = np.argsort(random.random((ranks, TOKENS, EXPERTS)))[:, :, :TOP_K].astype(np.int32)
         self.ids[0, 0, 1] = -1
         self.weights = random.random((ranks, TOKENS, TOP_K)).astype(np.float32)
-        if layout == "rank_major":
+        if layout in BY_RANK:
             self.weights[:] = 1
         self.layout, self.cast = layout, cast
         self.expected = weft_oracle.moe(
@@ -74,7 +75,8 @@ class Outputs:
         self.sources = np.full(rows, -2, np.int32)
         self.source_tokens = np.full(ranks, -1, np.int32)
         self.waits = np.full(ranks, 2**63, np.uint64)
-        self.host = np.zeros(local + ranks, np.uint64)
+        self.host = np.zeros(local + 2 * ranks, np.uint64)
+        self.prefix = np.full((ranks, ranks), -1, np.int32)
         self.ids = np.full((rows, TOP_K), -2, np.int32)
         self.weights = np.full((rows, TOP_K), -1, np.float32)
         self.view = weft.Tensor(self.rows, "bf16") if cast == "none" else self.rows
@@ -84,21 +86,35 @@ class Outputs:
             "counts": self.counts,
             "source_tokens": self.source_tokens,
             "source_wait_ns": self.waits,
-            "host_counts": self.host,
+            "host_counts": self.told(layout),
         }
         if cast != "none":
             named["output_scales"] = self.scales
+        if layout in BY_RANK:
+            named |= {"output_ids": self.ids, "output_weights": self.weights}
+        if layout == "rank_compact":
+            named["rank_prefix"] = self.prefix
         if layout == "rank_major":
-            return named | {"output_ids": self.ids, "output_weights": self.weights}
+            return named
         named["output_sources"] = self.sources
         return named | {"offsets": self.offsets} if layout == "expert_contiguous" else named
 
 
+    def told(self, layout: str) -> Array:
+        """The host's words: compact rows have one more for each rank."""
+        return self.host if layout == "rank_compact" else self.host[: -len(self.prefix)]
+
+
 def check_dispatch(case: Case, rank: int, ranks: int, got: Outputs) -> None:
-    counts, offsets, arrived, _ = case.expected[rank]
+    counts, offsets, arrived, _, prefix = case.expected[rank]
     assert got.counts.tolist() == counts
-    said = weft.read_host_counts(got.host)
-    assert [word.value for word in said] == counts + case.counts
+    said = weft.read_host_counts(got.told(case.layout))
+    rows = []
+    if case.layout == "rank_compact":
+        assert got.prefix.ravel().tolist() == prefix
+        rows = np.diff(got.prefix[:, rank], prepend=0).tolist()
+        assert len({row for row, _ in arrived}) == sum(rows)
+    assert [word.value for word in said] == counts + case.counts + rows
     assert len({word.stamp for word in said}) == 1 and said[0].stamp % 2 == 1
     assert got.source_tokens.tolist() == case.counts
     assert got.waits[rank] == 0
@@ -152,7 +168,7 @@ def test_rows_come_and_go_back_in_rounds(ranks: int, layout: str, rounds: int | 
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous", "rank_major"])
+@pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous", "rank_major", "rank_compact"])
 @pytest.mark.parametrize("path", ["slots", "ring"])
 @pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize("wide_ids", [False, True])
@@ -161,7 +177,10 @@ def test_rows_come_and_go_back(ranks: int, layout: str, path: str, halves: bool,
 
     def work(rank: weft.Communicator) -> None:
         me = rank.rank
-        exchange = case.exchange(rank.world, path=path)
+        if layout == "rank_compact" and path == "slots":
+            with pytest.raises(weft.Error, match="path: slots is not automatic or ring"):
+                case.exchange(rank.world, path=path)
+        exchange = case.exchange(rank.world, path="automatic" if layout == "rank_compact" else path)
         got = Outputs(exchange, ranks, "none")
         tokens = case.counts[me]
         x = weft.Tensor(case.input(me), "bf16")
@@ -183,7 +202,7 @@ def test_rows_come_and_go_back(ranks: int, layout: str, path: str, halves: bool,
             exchange.combine_wait(y, handle)
         else:
             exchange.combine(y, got.view, handle)
-        if layout != "rank_major":  # there a rank's experts share a row, which comes back once
+        if layout not in BY_RANK:  # there a rank's experts share a row, which comes back once
             assert back.tobytes() == case.expected[me][3]
         exchange.free()
         with pytest.raises(weft.Error) as freed:
@@ -194,7 +213,7 @@ def test_rows_come_and_go_back(ranks: int, layout: str, path: str, halves: bool,
 
 
 @pytest.mark.parametrize("cast", ["fp8", "fp8_ue8m0", "fp8_pow2"])
-@pytest.mark.parametrize("layout", ["expert_masked", "rank_major"])
+@pytest.mark.parametrize("layout", ["expert_masked", *BY_RANK])
 def test_casts(cast: str, layout: str) -> None:
     case = Case(2, layout, cast)
 

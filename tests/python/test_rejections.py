@@ -184,7 +184,7 @@ CALLS = {
     "GPU type": Bad(lambda g: g.all_reduce(OnGpu(typestr=">f4")), "element type '>f4' of the CUDA array interface"),
     "layout": Bad(
         lambda g: weft.Exchange.create(g, tokens=1, hidden=8, experts=2, top_k=1, layout="masked"),
-        "layout is 'masked'; it must be one of expert_masked, expert_contiguous, rank_major",
+        "layout is 'masked'; it must be one of expert_masked, expert_contiguous, rank_major, rank_compact",
     ),
     "experts' ranks": Bad(
         lambda g: weft.Exchange.create(g, tokens=1, hidden=8, experts=2, top_k=1, rank_of_expert=[0]), "1 is not 0 or 2"

@@ -241,6 +241,30 @@ class Case:
         exchange.combine(results, rows, handle, self.tokens)
         return [rows, counts, results]
 
+    def compact(self) -> tuple[weft.torch.Exchange, torch.Tensor, dict[str, torch.Tensor]]:
+        """An exchange of compact rows, rows for its output, and its other outputs."""
+        self.exchanged()
+        if not hasattr(self, "of_compact"):
+            self.of_compact = weft.torch.Exchange(
+                self.group, tokens=4, hidden=64, experts=6, top_k=2, handles=64, layout="rank_compact"
+            )
+        exchange, ranks = self.of_compact, self.group.size
+        rows = torch.zeros(exchange.output_rows, 64, dtype=torch.bfloat16, device=self.device)
+        outputs = {
+            "counts": torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device),
+            "output_ids": torch.full((exchange.output_rows, 2), -2, dtype=torch.int32, device=self.device),
+            "output_weights": torch.zeros(exchange.output_rows, 2, device=self.device),
+            "rank_prefix": torch.empty(ranks, ranks, dtype=torch.int32, device=self.device),
+        }
+        return exchange, rows, outputs
+
+    def compact_rows(self) -> list[torch.Tensor]:
+        exchange, rows, outputs = self.compact()
+        results = torch.empty_like(self.tokens)
+        handle = exchange.dispatch(rows, self.tokens, self.topk_ids, self.topk_weights, **outputs)
+        exchange.combine(results, rows, handle, self.tokens)
+        return [rows, results, *outputs.values()]
+
     def dispatch_and_combine(self) -> list[torch.Tensor]:
         exchange, rows, ids, weights, results = self.exchanged()
         counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
@@ -310,4 +334,5 @@ NAMES = [
     "halves_of_an_exchange",
     "rounds_of_an_exchange",
     "rows_by_mask",
+    "compact_rows",
 ]

@@ -105,6 +105,12 @@ def through_core(case: Case, name: str) -> list[bytes]:
         handle = exchange.dispatch(rows_of_all, case.tokens, ids, weights, counts=counts)
         exchange.combine(results, rows_of_all, handle, case.tokens)
         return [bits(rows_of_all), counts.tobytes(), bits(results)]
+    if name == "compact_rows":
+        made, rows_of_all, outputs = case.compact()
+        results, named = torch.empty_like(case.tokens), {key: tensor.numpy() for key, tensor in outputs.items()}
+        handle = made.exchange.dispatch(rows_of_all, case.tokens, case.topk_ids, case.topk_weights, **named)
+        made.exchange.combine(results, rows_of_all, handle, case.tokens)
+        return [bits(rows_of_all), bits(results), *(array.tobytes() for array in named.values())]
     if name == "rows_by_mask":  # by ids that say the same
         made, rows_of_all, mask = case.masked()
         exchange, counts, offsets = made.exchange, np.empty(1, np.int32), np.empty(2, np.int32)

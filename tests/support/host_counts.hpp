@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -11,12 +12,26 @@
 
 namespace weft::test {
 
+// The number of words of a rank.
+inline std::size_t host_words(const MoeExchange& exchange, std::size_t ranks) {
+  return exchange.local_experts() + (exchange.args().layout == RowLayout::rank_compact ? 2 : 1) * ranks;
+}
+
 // The right words of a rank, without their stamps.
 inline std::vector<std::uint32_t> host_counts(const MoeExchange& exchange, const PreparedMoe& p) {
   std::vector<std::uint32_t> counts;
   for (const std::uint32_t expert : exchange.experts())
     counts.push_back(static_cast<std::uint32_t>(p.routing[expert].size()));
   for (const Tokens& tokens : p.tokens) counts.push_back(tokens.count);
+  if (p.call.args.layout != RowLayout::rank_compact) return counts;
+  for (std::uint32_t source = 0; source < p.tokens.size(); ++source) {
+    std::set<std::uint32_t> tokens;
+    for (const std::uint32_t expert : exchange.experts()) {
+      for (const Arrival& arrival : p.routing[expert])
+        if (arrival.rank == source) tokens.insert(arrival.token);
+    }
+    counts.push_back(static_cast<std::uint32_t>(tokens.size()));
+  }
   return counts;
 }
 

@@ -121,9 +121,12 @@ std::vector<Batch> rows_without_room() {
   contiguous.layout = RowLayout::expert_contiguous;
   contiguous.alignment = 3;  // the last rows have no room, at any place of an expert
   contiguous.capacity = 7;
-  std::vector<Batch> batches{batch(args), batch(contiguous)};
+  MoeExchangeArgs compact = args;
+  compact.layout = RowLayout::rank_compact;  // one source's rows have room, and of another's some
+  compact.capacity = 4;
+  std::vector<Batch> batches{batch(args), batch(contiguous), batch(compact)};
   // Scales in columns lie beside those of other rows and experts.
-  for (MoeExchangeArgs columns : {args, contiguous}) {
+  for (MoeExchangeArgs columns : {args, contiguous, compact}) {
     columns.cast = RowCast::fp8_ue8m0;
     columns.scale_order = ScaleOrder::columns;
     columns.hidden = 3 * kScaleColumns;
@@ -148,7 +151,9 @@ std::vector<MoeCase> more_rows_than_room() {
   for (const auto& [layout, capacity, choice] : {std::tuple{RowLayout::expert_masked, 1u, Choice::one_expert},
                                                  {RowLayout::expert_masked, 1u, Choice::uniform},
                                                  {RowLayout::expert_contiguous, 5u, Choice::one_expert},
-                                                 {RowLayout::expert_contiguous, 17u, Choice::uniform}}) {
+                                                 {RowLayout::expert_contiguous, 17u, Choice::uniform},
+                                                 {RowLayout::rank_compact, 5u, Choice::one_expert},
+                                                 {RowLayout::rank_compact, 7u, Choice::uniform}}) {
     MoeExchangeArgs args = small_exchange();
     args.layout = layout;
     args.alignment = layout == RowLayout::expert_contiguous ? 4 : 1;
@@ -356,22 +361,6 @@ std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks) {
       std::ranges::reverse(c.tokens);
     }
     all.emplace_back(batch, std::move(other));
-  }
-  return all;
-}
-
-std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks) {
-  std::vector<Batch> all = batches;
-  for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
-    for (Batch batch : batches) {
-      for (MoeCase& c : batch) {
-        const bool contiguous = layout == RowLayout::expert_contiguous;
-        c.args.layout = layout;
-        c.args.alignment = contiguous ? 4 : 1;
-        c.args.capacity = contiguous ? ranks * c.args.tokens * c.args.top_k + c.args.experts * 3 : 0;
-      }
-      all.push_back(std::move(batch));
-    }
   }
   return all;
 }

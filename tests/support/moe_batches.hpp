@@ -51,8 +51,11 @@ std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks);
 std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t ranks);
 // Calls in every layout, of two exchanges side by side that differ in row, top-k, weights and tokens.
 std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks);
-// Each batch unchanged, with contiguous experts (room for all rows) and with rows by rank.
+// Each batch unchanged, with contiguous experts (room for all rows) and with rows by rank, with holes and without. The
+// latter take no slots, and not so many experts.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
+// The batches whose rows may come in several rounds.
+std::vector<Batch> in_rounds(std::vector<Batch> batches);
 // Each batch through a ring of kRingPlaces places.
 inline constexpr std::uint32_t kRingPlaces = 32;
 std::vector<Batch> on_ring(std::vector<Batch> batches);

@@ -127,75 +127,6 @@ std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uin
   return prepared;
 }
 
-Dispatched dispatched(const MoeExchange& exchange, const PreparedMoe& p) {
-  const MoeExchangeArgs& args = p.call.args;
-  const oracle::MoeRules rules(args);
-  const std::size_t row = rules.arriving_bytes(), scales = rules.arriving_scale_bytes(), rows = exchange.output_rows();
-  const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
-  const auto canaries = [](std::size_t bytes) { return Bytes(bytes, Guarded::kCanary); };
-  Dispatched wanted{.rows = canaries(rows * row),
-                    .scales = canaries(rows * rules.output_scale_bytes()),
-                    .counts = {},
-                    .offsets = {},
-                    .sources = canaries(by_rank ? 0 : rows * 4),
-                    .ids = canaries(by_rank ? rows * args.top_k * 4 : 0),
-                    .weights = canaries(by_rank && args.weighted ? rows * args.top_k * 4 : 0),
-                    .source_tokens = {}};
-  const auto put_word = [](Bytes& to, std::size_t at, auto value) { std::memcpy(&to[at * 4], &value, 4); };
-  for (const Tokens& tokens : p.tokens) wanted.source_tokens.push_back(static_cast<std::int32_t>(tokens.count));
-  std::vector<Bytes> cast(p.tokens.size() * args.tokens);  // each row once
-  std::vector<std::size_t> counts;
-  for (const std::uint32_t expert : exchange.experts()) {
-    const std::vector<Arrival>& arrivals = p.routing[expert];
-    const ExpertRows& placed = p.placed[expert];
-    counts.push_back(arrivals.size());
-    wanted.counts.push_back(static_cast<std::int32_t>(arrivals.size()));
-    for (std::size_t place = 0; place < placed.kept; ++place) {
-      const std::uint32_t source = arrivals[place].rank * args.tokens + arrivals[place].token;
-      Bytes& sent = cast[source];
-      if (sent.empty()) sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
-      const std::size_t to = placed.row[place];
-      std::copy_n(sent.begin(), row, wanted.rows.begin() + static_cast<std::ptrdiff_t>(to * row));
-      for (std::size_t i = 0; i < scales; ++i) {
-        wanted.scales[oracle::scale_place(rules, exchange.capacity(), rows, to, i)] = sent[row + i];
-      }
-      if (!by_rank) put_word(wanted.sources, to, source);
-    }
-  }
-  const std::vector<std::size_t> offsets = oracle::offsets_of(rules, counts);
-  if (contiguous) wanted.offsets.assign(offsets.begin(), offsets.end());
-  for (std::size_t local = 0; contiguous && local < counts.size(); ++local) {
-    for (std::size_t pad = offsets[local] + counts[local]; pad < std::min(offsets[local + 1], rows); ++pad)
-      put_word(wanted.sources, pad, -1);
-  }
-  if (!by_rank) return wanted;
-  for (std::size_t source = 0; source < p.tokens.size(); ++source) {
-    for (std::size_t i = 0; i < std::size_t{p.tokens[source].count} * args.top_k; ++i) {
-      const std::int32_t local = oracle::local_id(exchange.experts(), p.tokens[source].ids[i]);
-      const std::size_t at = source * args.tokens * args.top_k + i;
-      put_word(wanted.ids, at, local);
-      if (args.weighted) put_word(wanted.weights, at, local >= 0 ? p.tokens[source].weights[i] : 0.0f);
-    }
-  }
-  return wanted;
-}
-
-Bytes expert_rows(const MoeExchange& exchange, const PreparedMoe& p) {
-  const std::size_t row = std::size_t{p.call.args.hidden} * 2;
-  Bytes all(exchange.output_rows() * row, Guarded::kCanary);
-  std::vector<bool> taken(exchange.output_rows());
-  for (const std::uint32_t expert : exchange.experts()) {
-    const std::vector<Bytes>& rows = p.outputs[expert];
-    for (std::size_t place = 0; place < rows.size(); ++place) {
-      const std::size_t to = p.placed[expert].row[place];
-      if (taken[to]) continue;  // rank-major: all experts of a rank share the row of a token
-      taken[to] = true;
-      copy_bytes(rows[place], std::span(all).subspan(to * row));
-    }
-  }
-  return all;
-}
-
 namespace {
 
 std::int32_t* numbers_in(Guarded& memory) {
@@ -236,7 +167,8 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
       result_(p.results[rank].size(), 0),
       counts_(bytes_of(wanted_.counts), 0),
       offsets_(bytes_of(wanted_.offsets), 0),
-      source_tokens_(bytes_of(wanted_.source_tokens), 0) {
+      source_tokens_(bytes_of(wanted_.source_tokens), 0),
+      rank_prefix_(bytes_of(wanted_.rank_prefix), 0) {
   if (p.call.args.ranks_of_expert.empty()) {
     std::vector<std::uint32_t> own;
     for (std::uint32_t expert = 0; expert < p.rank_of.size(); ++expert) {
@@ -263,8 +195,8 @@ void CpuMoe::fill() {
   copy_bytes(now_.rows, input_.content());
   copy_bytes(results_of_experts_, expert_rows_.content());
   copy_bytes(p_->residuals[rank_], residual_.content());
-  for (Guarded* memory :
-       {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_, &counts_, &offsets_, &source_tokens_}) {
+  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_, &counts_, &offsets_,
+                          &source_tokens_, &rank_prefix_}) {
     fill_bytes(memory->content(), Guarded::kCanary);
   }
 }
@@ -283,6 +215,7 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
           .counts = numbers_in(counts_),
           .offsets = numbers_in(offsets_),
           .output_sources = numbers_in(sources_),
+          .rank_prefix = numbers_in(rank_prefix_),
           .source_tokens = numbers_in(source_tokens_),
           .output_ids = numbers_in(ids_),
           .output_weights = reinterpret_cast<float*>(numbers_in(weights_)),
@@ -320,7 +253,7 @@ void CpuMoe::check_rows(std::uint32_t end) {
 
 void CpuMoe::check_guards() {
   for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_, &counts_, &offsets_, &source_tokens_,
-                          &input_, &expert_rows_, &residual_}) {
+                          &rank_prefix_, &input_, &expert_rows_, &residual_}) {
     if (const std::string damage = memory->damage(); !damage.empty()) throw std::runtime_error(damage);
   }
   if (!forgotten_) expect_bytes(input_.content(), now_.rows, "rows that were given");
@@ -345,6 +278,7 @@ void CpuMoe::check_dispatch() {
   expect_numbers("counts", counts_, wanted_.counts);
   expect_numbers("offsets", offsets_, wanted_.offsets);
   expect_numbers("tokens of sources", source_tokens_, wanted_.source_tokens);
+  expect_numbers("rows of sources for ranks", rank_prefix_, wanted_.rank_prefix);
   expect_bytes(sources_.content(), wanted_.sources, "sources");
   expect_bytes(ids_.content(), wanted_.ids, "ids");
   expect_bytes(weights_.content(), wanted_.weights, "weights");

@@ -55,6 +55,7 @@ struct Dispatched {
   std::vector<std::int32_t> offsets;
   Bytes sources, ids, weights;
   std::vector<std::int32_t> source_tokens;
+  std::vector<std::int32_t> rank_prefix;  // empty if the layout has none
 };
 Dispatched dispatched(const MoeExchange& exchange, const PreparedMoe& p);
 // The results of a rank's experts: the input of combine.
@@ -99,7 +100,7 @@ class CpuMoe {
   std::vector<std::int32_t> narrow_ids_;
   bool forgotten_ = false;
   Guarded input_, output_, output_scales_, sources_, ids_, weights_, expert_rows_, residual_, result_;
-  Guarded counts_, offsets_, source_tokens_;
+  Guarded counts_, offsets_, source_tokens_, rank_prefix_;
 };
 
 // Makes the call on a CPU rank of the group and checks it.

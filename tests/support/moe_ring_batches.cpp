@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/moe/exchange.hpp"
 #include "support/moe_batches.hpp"
 
 namespace weft::test {
@@ -30,7 +31,7 @@ std::vector<Batch> with_slots(std::vector<Batch> batches) {
       batch[i].most_tokens = std::max(1u, std::ranges::max(batch[i].tokens));
       slots = std::max(slots, batch[i].most_tokens);
     }
-    for (MoeCase& c : batch) c.args.slot_tokens = slots;
+    for (MoeCase& c : batch) c.args.slot_tokens = c.args.layout == RowLayout::rank_compact ? 0 : slots;
   }
   return batches;
 }
@@ -51,7 +52,7 @@ Batch few_and_many_tokens(std::uint32_t ranks) {
 std::vector<Batch> weighed_late(const std::vector<Batch>& batches) {
   std::vector<Batch> all;
   for (Batch batch : batches) {
-    if (!batch.front().args.weighted || batch.front().args.layout == RowLayout::rank_major) continue;
+    if (!batch.front().args.weighted || detail::has_joint_rows(batch.front().args.layout)) continue;
     for (MoeCase& c : batch) c.args.weights_at_combine = true;
     all.push_back(std::move(batch));
   }

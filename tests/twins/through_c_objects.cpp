@@ -29,6 +29,7 @@ weft_dispatch_args c_of(const DispatchArgs& args) {
   c.most_tokens = args.most_tokens;
   c.rank_mask = args.rank_mask;
   c.mask_ids = args.mask_ids;
+  c.rank_prefix = args.rank_prefix;
   fill_launch(c, args);
   return c;
 }

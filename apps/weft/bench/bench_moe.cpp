@@ -204,15 +204,16 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
              "Choice of experts: uniform: any; grouped: of some groups, like DeepSeek; zipf: expert n with weight "
              "1/n; hot: all tokens choose expert 0, too");
   add_choice(app, "--layout", bench->layout,
-             {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major},
+             {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major, RowLayout::rank_compact},
              "Layout of rows (contiguous experts are aligned to 128 rows)");
   add_choice(app, "--scale-order", bench->scale_order, {ScaleOrder::rows, ScaleOrder::columns},
              "Layout of the scales of cast rows (columns: as DeepGEMM reads them)");
   app.add_flag("--unweighted", bench->unweighted, "Combine adds rows without weights");
   app.add_flag("--weights-at-combine", bench->weights_at_combine,
-               "Combine is given the weights, not dispatch (not with rank-major rows, nor --unweighted)");
-  app.add_option("--capacity", bench->capacity,
-                 "Most rows of each expert (contiguous: of a rank's experts together); further rows are dropped")
+               "Combine is given the weights, not dispatch (not with rows by rank, nor --unweighted)");
+  app.add_option(
+         "--capacity", bench->capacity,
+         "Most rows of each expert (contiguous, rank-compact: of a rank's experts together); further rows are dropped")
       ->check(whole_number(1, 1 << 30));
   add_choice(
       app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},

@@ -39,7 +39,9 @@ MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const MoeExchangeArgs& a
       rank_(static_cast<std::uint32_t>(seat.rank())),
       row_(detail::output_row(args)) {
   const std::size_t places = exchange_.output_rows(), entries = std::size_t{args.tokens} * args.top_k;
-  const bool by_rank = args.layout == RowLayout::rank_major;
+  const bool joint = detail::has_joint_rows(args.layout), compact = args.layout == RowLayout::rank_compact;
+  const auto ranks_squared =
+      static_cast<std::size_t>(ranks.world_size()) * static_cast<std::size_t>(ranks.world_size());
   rows_ = allocate(std::size_t{args.tokens} * args.hidden * 2 + kInputRoom);
   ids_ = allocate(entries * 4);
   weights_ = allocate(entries * 4);
@@ -48,8 +50,9 @@ MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const MoeExchangeArgs& a
   counts_ = allocate(exchange_.local_experts() * 4);
   offsets_ = allocate(args.layout == RowLayout::expert_contiguous ? (exchange_.local_experts() + 1) * 4 : 0);
   source_tokens_ = allocate(static_cast<std::size_t>(ranks.world_size()) * 4);
-  local_ids_ = allocate(by_rank ? places * args.top_k * 4 : 0);
-  local_weights_ = allocate(by_rank && args.weighted ? places * args.top_k * 4 : 0);
+  prefix_ = allocate(compact ? ranks_squared * 4 : 0);
+  local_ids_ = allocate(joint ? places * args.top_k * 4 : 0);
+  local_weights_ = allocate(joint && args.weighted ? places * args.top_k * 4 : 0);
   expert_rows_ = allocate(places * args.hidden * 2 + kInputRoom);
   combined_ = allocate(std::size_t{args.tokens} * args.hidden * 2);
 }
@@ -81,8 +84,8 @@ void MoeRank::upload(const MoeTraffic& traffic) {
     const oracle::ExpertRows& placed = traffic.placed()[expert];
     for (std::size_t place = 0; place < placed.kept; ++place) {
       const auto [rank, token, weight] = traffic.routing()[expert][place];
-      const auto row = args.layout == RowLayout::rank_major ? joint_row(traffic, exchange_.experts(), rank, token)
-                                                            : expert_row(traffic, expert, rank, token);
+      const auto row = detail::has_joint_rows(args.layout) ? joint_row(traffic, exchange_.experts(), rank, token)
+                                                           : expert_row(traffic, expert, rank, token);
       device_->upload(expert_rows + placed.row[place] * row.size(), row.data(), row.size());
     }
   }
@@ -112,6 +115,7 @@ DispatchHandle MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
                     .output_scales = scales_.data,
                     .counts = static_cast<std::int32_t*>(counts_.data),
                     .offsets = static_cast<std::int32_t*>(offsets_.data),
+                    .rank_prefix = static_cast<std::int32_t*>(prefix_.data),
                     .source_tokens = static_cast<std::int32_t*>(source_tokens_.data),
                     .output_ids = static_cast<std::int32_t*>(local_ids_.data),
                     .output_weights = static_cast<float*>(local_weights_.data),
@@ -141,7 +145,7 @@ void MoeRank::combine(DispatchHandle handle, const CallArgs& args) {
 
 void MoeRank::clear() {
   for (const Tensor& tensor :
-       {output_, scales_, counts_, offsets_, source_tokens_, local_ids_, local_weights_, combined_}) {
+       {output_, scales_, counts_, offsets_, source_tokens_, prefix_, local_ids_, local_weights_, combined_}) {
     if (tensor.bytes != 0) device_->fill(tensor.data, 0xff, tensor.bytes);
   }
 }
@@ -154,6 +158,8 @@ std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
   if (download<std::int32_t>(counts_, 0, wanted.size()) != wanted) return "counts";
   const std::vector<std::int32_t> offsets = traffic.offsets(rank_);
   if (offsets_.bytes != 0 && download<std::int32_t>(offsets_, 0, offsets.size()) != offsets) return "offsets";
+  const std::vector<std::int32_t> prefix = traffic.rank_prefix();
+  if (prefix_.bytes != 0 && download<std::int32_t>(prefix_, 0, prefix.size()) != prefix) return "rank prefix";
   const std::vector<std::int32_t> sources(source_tokens_.bytes / 4, static_cast<std::int32_t>(traffic.token_count()));
   return download<std::int32_t>(source_tokens_, 0, sources.size()) == sources ? "" : "tokens of sources";
 }
@@ -171,7 +177,7 @@ std::vector<std::uint8_t> MoeRank::scales_of(const std::vector<std::uint8_t>& al
 // Only rows that have a token, as the masked layout has much room between them.
 std::uint64_t MoeRank::digest_dispatch(const MoeTraffic& traffic) {
   Digest digest;
-  for (const Tensor& tensor : {scales_, counts_, offsets_, source_tokens_, local_ids_, local_weights_})
+  for (const Tensor& tensor : {scales_, counts_, offsets_, source_tokens_, prefix_, local_ids_, local_weights_})
     digest.add(download<std::uint8_t>(tensor, 0, tensor.bytes));
   for (const std::uint32_t expert : exchange_.experts()) {
     const oracle::ExpertRows& placed = traffic.placed()[expert];
@@ -198,23 +204,30 @@ std::string MoeRank::compare_dispatch(const MoeTraffic& traffic) {
       const auto [rank, token, weight] = traffic.routing()[expert][place];
       const auto row = download<std::uint8_t>(output_, placed.row[place] * row_.bytes, row_.bytes);
       const auto scales = scales_of(all_scales, placed.row[place]);
-      const std::string wrong = check_row(traffic, rank, token, row.data(), scales.data());
+      std::string wrong = check_row(traffic, rank, token, row.data(), scales.data());
+      if (wrong.empty() && prefix_.bytes != 0) wrong = compare_ids(traffic, rank, token, placed.row[place], 1);
       if (!wrong.empty()) return fmt::format("expert {}, token {} of rank {}: {}", expert, token, rank, wrong);
     }
   }
-  if (local_ids_.bytes == 0) return {};
+  if (local_ids_.bytes == 0 || prefix_.bytes != 0) return {};
   const MoeExchangeArgs& args = exchange_.args();
   for (std::uint32_t rank = 0; rank * args.tokens < exchange_.output_rows(); ++rank) {
-    const std::size_t first = std::size_t{rank} * args.tokens * args.top_k;
-    const std::size_t count = std::size_t{traffic.token_count()} * args.top_k;
-    const auto ids = download<std::int32_t>(local_ids_, first, count);
-    const auto weights = download<float>(local_weights_, first, args.weighted ? count : 0);
-    for (std::uint32_t token = 0; token < traffic.token_count(); ++token) {
-      const std::size_t at = std::size_t{token} * args.top_k;
-      const std::string wrong = check_entries(traffic, exchange_.experts(), rank, token, ids.data() + at,
-                                              args.weighted ? weights.data() + at : nullptr);
-      if (!wrong.empty()) return fmt::format("token {} of rank {}: {}", token, rank, wrong);
-    }
+    const std::size_t first = std::size_t{rank} * args.tokens;
+    if (std::string wrong = compare_ids(traffic, rank, 0, first, traffic.token_count()); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+// The ids and weights of `tokens` tokens of a rank from `first` on, whose rows follow each other from `row` on.
+std::string MoeRank::compare_ids(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t first, std::size_t row,
+                                 std::uint32_t tokens) {
+  const std::size_t top_k = exchange_.args().top_k;
+  const auto ids = download<std::int32_t>(local_ids_, row * top_k, tokens * top_k);
+  const auto weights = download<float>(local_weights_, row * top_k, exchange_.args().weighted ? tokens * top_k : 0);
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    const std::string wrong = check_entries(traffic, exchange_.experts(), rank, first + i, ids.data() + i * top_k,
+                                            weights.empty() ? nullptr : weights.data() + i * top_k);
+    if (!wrong.empty()) return fmt::format("token {} of rank {}: {}", first + i, rank, wrong);
   }
   return {};
 }

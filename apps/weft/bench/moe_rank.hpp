@@ -49,6 +49,8 @@ class MoeRank {
   std::vector<T> download(const Tensor& tensor, std::size_t first, std::size_t count);
   std::uint64_t digest_dispatch(const MoeTraffic& traffic);
   std::string compare_dispatch(const MoeTraffic& traffic);
+  std::string compare_ids(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t first, std::size_t row,
+                          std::uint32_t tokens);
   std::string check_numbers(const MoeTraffic& traffic);
   std::vector<std::uint8_t> scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const;
 
@@ -56,8 +58,8 @@ class MoeRank {
   MoeExchange exchange_;
   std::uint32_t rank_;
   detail::OutputRow row_;
-  Tensor rows_, ids_, weights_, output_, scales_, counts_, offsets_, source_tokens_, local_ids_, local_weights_,
-      expert_rows_, combined_;
+  Tensor rows_, ids_, weights_, output_, scales_, counts_, offsets_, source_tokens_, prefix_, local_ids_,
+      local_weights_, expert_rows_, combined_;
   std::optional<std::uint64_t> right_dispatch_, right_combine_;  // digests of outputs that were right
 };
 

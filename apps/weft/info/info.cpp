@@ -189,7 +189,8 @@ int Info::run() const {
 
 // Options that need --moe or --config.
 std::vector<CLI::Option*> add_moe_options(CLI::App& app, Info& info) {
-  constexpr RowLayout kLayouts[] = {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major};
+  constexpr RowLayout kLayouts[] = {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major,
+                                    RowLayout::rank_compact};
   std::vector<std::string> casts, layouts;
   for (const auto& cast : kCastNames) casts.emplace_back(cast.second);
   for (const RowLayout layout : kLayouts) layouts.emplace_back(name(layout));

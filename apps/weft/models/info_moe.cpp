@@ -30,7 +30,8 @@ constexpr Other kOthers[] = {{"DeepEP V1 low-latency", RowLayout::expert_masked,
 
 void add_ways(std::vector<MoeWay>& all, const ModelShape& model, const MoeWaysArgs& args, RowCast cast) {
   const auto wanted = [&](RowLayout layout) { return !args.layout || *args.layout == layout; };
-  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
+  for (const RowLayout layout :
+       {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major, RowLayout::rank_compact}) {
     if (!wanted(layout)) continue;
     const MoeExchangeMemory memory = moe_exchange_memory(args.ranks, exchange_of(model, args, layout, cast));
     all.push_back({"Weft", layout, cast, memory, memory.window, memory.output});
@@ -69,7 +70,7 @@ std::vector<std::string> cells_of(const MoeWay& way, Bytes bytes) {
 
 const char* const kMoeLegend =
     R"(buffers: all that the library takes. For Weft: two banks of dispatch and combine, and tables.
-output: the caller's tensors that dispatch fills: rows and scales; rank-major: ids and weights, too.
+output: the caller's tensors that dispatch fills: rows and scales; by rank: ids and weights, too.
 places: for each rank's rows in Weft's ring; none: there is a slot for every token.
 halves: most tokens of a rank in a send or a wait alone; joined calls take all.
 The others' bytes are computed, for 8-byte expert ids and f32 scales:

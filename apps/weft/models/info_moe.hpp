@@ -20,7 +20,7 @@ struct MoeWay {
   RowCast cast;                // of the rows that are sent
   MoeExchangeMemory exchange;  // Weft's parts; others do not divide their buffers so, and have 0
   std::size_t buffers = 0;     // all that the library takes
-  std::size_t output = 0;      // the caller's, of dispatch: rows and scales, and rank-major's ids and weights
+  std::size_t output = 0;      // the caller's, of dispatch: rows and scales, and ids and weights by rank
 };
 
 struct MoeWaysArgs {

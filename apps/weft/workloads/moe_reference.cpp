@@ -67,7 +67,7 @@ std::string check_entries(const MoeTraffic& traffic, std::span<const std::uint32
 
 std::string check_combined(const MoeTraffic& traffic, std::uint32_t rank, const std::uint16_t* rows) {
   const std::size_t row_bytes = std::size_t{traffic.exchange().hidden} * 2;
-  const bool joint = traffic.exchange().layout == RowLayout::rank_major;
+  const bool joint = oracle::MoeRules(traffic.exchange()).joint();
   const auto made_of = [&](std::uint32_t expert, std::size_t place) {
     const std::uint32_t token = traffic.routing()[expert][place].token;
     if (!joint) return expert_row(traffic, expert, rank, token);

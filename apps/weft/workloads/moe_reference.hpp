@@ -19,7 +19,7 @@ oracle::Bytes joint_row(const MoeTraffic& traffic, std::span<const std::uint32_t
 // A row of dispatch's output, of a token of `rank`.
 std::string check_row(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token, const std::uint8_t* row,
                       const std::uint8_t* scales);
-// rank_major: checks a token's ids and weights on the rank that has `experts`.
+// By rank: checks a token's ids and weights on the rank that has `experts`.
 std::string check_entries(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,
                           std::uint32_t token, const std::int32_t* ids, const float* weights);
 std::string check_combined(const MoeTraffic& traffic, std::uint32_t rank, const std::uint16_t* rows);

@@ -101,6 +101,10 @@ std::vector<std::int32_t> MoeTraffic::offsets(std::uint32_t rank) const {
   return {offsets.begin(), offsets.end()};
 }
 
+std::vector<std::int32_t> MoeTraffic::rank_prefix() const {
+  return oracle::rank_prefix(homes_, routing_, ranks_);
+}
+
 double MoeTraffic::dispatch_wire_bytes() const {
   const double peers = ranks_ - 1, tokens = token_count_;
   // One token that a call does not have (each in turn) has its record written as well.
@@ -119,7 +123,7 @@ std::size_t MoeTraffic::most_placed_rows() const {
   std::size_t most = 0;
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     std::size_t rows = 0;
-    if (exchange_.layout == RowLayout::rank_major) {
+    if (detail::has_joint_rows(exchange_.layout)) {
       for (std::uint32_t from = 0; from < ranks_; ++from) rows += tokens_sent(from, rank);
     } else {
       for (const std::uint32_t expert : experts_[rank]) rows += placed_[expert].kept;

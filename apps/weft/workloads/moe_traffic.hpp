@@ -48,6 +48,8 @@ class MoeTraffic {
   const std::vector<std::uint32_t>& experts(std::uint32_t rank) const { return experts_[rank]; }
   // expert_contiguous: where the experts of a rank begin; last, where the next one would.
   std::vector<std::int32_t> offsets(std::uint32_t rank) const;
+  // rank_compact: in row i and column j, how many rows the ranks 0 … i have for rank j.
+  std::vector<std::int32_t> rank_prefix() const;
 
   // Rows that cross a link, per rank (none to the token's own rank), and the number with one row for each expert.
   double wire_rows() const { return wire_rows_; }

@@ -12,7 +12,7 @@ enum { WEFT_ROW_BF16, WEFT_ROW_F16, WEFT_ROW_FP8 };
 typedef int32_t weft_row_cast;
 enum { WEFT_CAST_NONE, WEFT_CAST_FP8, WEFT_CAST_FP8_UE8M0, WEFT_CAST_FP8_POW2 };
 typedef int32_t weft_row_layout;
-enum { WEFT_EXPERT_MASKED, WEFT_EXPERT_CONTIGUOUS, WEFT_RANK_MAJOR };
+enum { WEFT_EXPERT_MASKED, WEFT_EXPERT_CONTIGUOUS, WEFT_RANK_MAJOR, WEFT_RANK_COMPACT };
 typedef int32_t weft_scale_order;
 enum { WEFT_SCALES_BY_ROWS, WEFT_SCALES_BY_COLUMNS };
 typedef int32_t weft_row_path;
@@ -123,6 +123,7 @@ typedef struct weft_dispatch_args {
   uint32_t reserved;  // 0
   const uint8_t* rank_mask;
   int32_t* mask_ids;
+  int32_t* rank_prefix;
 } weft_dispatch_args;
 weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size);
 

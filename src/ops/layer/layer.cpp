@@ -13,8 +13,8 @@ namespace weft {
 MoeLayer MoeLayer::create(const MoeExchange& exchange, const MoeLayerArgs& args) {
   using detail::require;
   const detail::ExchangeState& state = *exchange.state_;
-  require(state.shape().layout != RowLayout::rank_major,
-          "exchange: its layout is rank-major; a layer asks for masked or contiguous");
+  require(!detail::has_joint_rows(state.shape().layout),
+          "exchange: its layout is {}; a layer asks for masked or contiguous", name(state.shape().layout));
   const bool cast = args.down_cast != RowCast::none;
   const std::uint32_t step = cast ? kScaleColumns : 8;
   require(args.intermediate != 0 && args.intermediate % step == 0 && args.intermediate <= 1u << 20,

@@ -162,8 +162,13 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     const detail::ExchangeGrid grid = detail::dispatch_grid(of_grid);
     const bool by_mask = args_.rank_mask != nullptr;
     if (phases != kWait && by_mask && handle.tokens != 0) run(mask_step(handle.tokens));
-    const detail::DispatchQuery query{exchange_.args().type, shape.cast,  shape.scale_order, ring_,
-                                      of_grid.rounds,        grid.tallies};
+    const detail::DispatchQuery query{.type = exchange_.args().type,
+                                      .cast = shape.cast,
+                                      .order = shape.scale_order,
+                                      .ring = ring_,
+                                      .rounds = of_grid.rounds,
+                                      .tallies = grid.tallies,
+                                      .compact = shape.layout == RowLayout::rank_compact};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_),
                                                    .phases = phases,
@@ -186,7 +191,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .host_counts = args_.host_counts,
                                                    .local_ids = args_.output_ids,
                                                    .local_weights = args_.output_weights,
-                                                   .rounds = sent_.rounds}),
+                                                   .rounds = sent_.rounds,
+                                                   .rank_prefix = args_.rank_prefix}),
          .blocks = grid.blocks,
          .threads = grid.threads});
   }

@@ -35,6 +35,11 @@ WEFT_FN constexpr bool scales_are_bytes(RowCast cast) {
   return cast == RowCast::fp8_ue8m0;
 }
 
+// A token's row comes once for all experts of a rank, with their ids and weights.
+WEFT_FN constexpr bool has_joint_rows(RowLayout layout) {
+  return layout >= RowLayout::rank_major;
+}
+
 // Columns of scales, in words of four bytes (ScaleOrder::columns).
 struct ScaleColumns {
   std::uint64_t words;          // of a column
@@ -90,10 +95,11 @@ struct ExchangeAreas {
 // Slots and a ring lie beside each other, as a call takes either of them. Kernels get their call's areas alone: they
 // read their arguments through a cold cache.
 struct ExchangeLayout {
-  std::uint64_t counts;     // [bank][sender][most_local + 1] words: count or, in the last one, tokens; flag
-  std::uint64_t records;    // [bank][sender][slots][k] lines: local expert and ordinal, weight
-  std::uint64_t rows;       // [bank][sender][slots][row_packs]
-  std::uint64_t ring_rows;  // as in ops/moe/ring.hpp, as all of a ring
+  std::uint64_t counts;      // [bank][sender][most_local + 1] words: count or, in the last one, tokens; flag
+  std::uint64_t row_counts;  // rank_compact: [bank][sender][rank] words: rows for the rank; flag
+  std::uint64_t records;     // [bank][sender][slots][k] lines: local expert and ordinal, weight
+  std::uint64_t rows;        // [bank][sender][slots][row_packs]
+  std::uint64_t ring_rows;   // as in ops/moe/ring.hpp, as all of a ring
   std::uint64_t dispatch_bytes;
   std::uint64_t results;  // [bank][sender][slots][combine_packs]
   std::uint64_t ring_results;
@@ -238,8 +244,10 @@ constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const Exchang
   layout.ring_credits = layout.ring_signals + aligned_to_line(places * sizeof(std::uint64_t));
   const std::uint64_t words = layout.ring_credits + aligned_to_line(places / kBanks * sizeof(std::uint64_t));
   layout.counts = words;
-  layout.records =
-      layout.counts + aligned_to_line(std::uint64_t{kBanks} * ranks * (shape.most_local + 1) * sizeof(std::uint64_t));
+  const std::uint64_t counts = std::uint64_t{kBanks} * ranks * (shape.most_local + 1);
+  const std::uint64_t row_counts = shape.layout == RowLayout::rank_compact ? std::uint64_t{kBanks} * ranks * ranks : 0;
+  layout.row_counts = layout.counts + counts * sizeof(std::uint64_t);
+  layout.records = layout.counts + aligned_to_line((counts + row_counts) * sizeof(std::uint64_t));
   layout.rows = layout.records + aligned_to_line(slots * shape.top_k * sizeof(Pack));
   layout.ring_rows = layout.rows + aligned_to_line(slots * shape.row_packs * sizeof(Pack));
   layout.dispatch_bytes = layout.ring_rows + aligned_to_line(places * shape.ring_stride * sizeof(Pack));
@@ -309,7 +317,8 @@ struct DispatchWork {
   std::uint64_t* host_counts;
   std::int32_t* local_ids;
   float* local_weights;
-  Rounds rounds = {};  // last: kernels without rounds do not read it ahead
+  Rounds rounds = {};  // from here on: kernels that do not use it do not read it ahead
+  std::int32_t* rank_prefix = nullptr;
 };
 
 // Weights that are given to combine. Calls by slots and by a ring have one place for them.

@@ -41,7 +41,8 @@ void check_exchange_blocks(const GroupState& group, const char* name, int blocks
 }
 
 void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
-  const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
+  const bool by_rank = shape.layout == RowLayout::rank_major, compact = shape.layout == RowLayout::rank_compact;
+  const bool joint = has_joint_rows(shape.layout), scaled = shape.scale_bytes != 0 || shape.groups != 0;
   const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
     if (needed || data != nullptr) check_tensor(group, name, data, alignment);
   };
@@ -52,8 +53,10 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
   check("offsets", args.offsets, 4, shape.layout == RowLayout::expert_contiguous);
   forbid("offsets", args.offsets, shape.layout != RowLayout::expert_contiguous);
   forbid("output_sources", args.output_sources, by_rank);
-  forbid("output_ids", args.output_ids, !by_rank);
-  forbid("output_weights", args.output_weights, !by_rank);
+  check("rank_prefix", args.rank_prefix, 4, compact);
+  forbid("rank_prefix", args.rank_prefix, !compact);
+  forbid("output_ids", args.output_ids, !joint);
+  forbid("output_weights", args.output_weights, !joint);
   require(shape.weighted || args.output_weights == nullptr,
           "output_weights: not null, and the exchange is not weighted");
   if (shape.local != 0) {
@@ -64,8 +67,8 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
   check("output_sources", args.output_sources, 4, false);
   check("source_wait_ns", args.source_wait_ns, 8, false);
   if (args.host_counts != nullptr) check_host_words(group, "host_counts", args.host_counts);
-  check("output_ids", args.output_ids, 4, by_rank);
-  check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
+  check("output_ids", args.output_ids, 4, joint);
+  check("output_weights", args.output_weights, 4, joint && shape.weighted);
 }
 
 namespace {

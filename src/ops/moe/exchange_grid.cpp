@@ -68,8 +68,7 @@ RingWork dispatch_work(const ExchangeGridArgs& args) {
 }
 // In rows that are read or written, if each rank has an equal part of a token's entries.
 RingWork combine_work(const ExchangeGridArgs& args) {
-  const bool by_rank = args.shape.layout == RowLayout::rank_major;
-  const std::uint64_t entries = by_rank ? 1 : std::max(1u, args.shape.top_k / args.ranks);
+  const std::uint64_t entries = has_joint_rows(args.shape.layout) ? 1 : std::max(1u, args.shape.top_k / args.ranks);
   return {.sent = tokens_of(args) * (args.ranks - 1),
           .send_cost = entries + 1,
           .received = args.tokens,

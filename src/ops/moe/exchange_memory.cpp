@@ -22,7 +22,7 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args) {
   memory.combine = (layout.combine_bytes - weights) / detail::kBanks;
   memory.tables = args.handles * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map) + weights;
   memory.window = layout.dispatch_bytes + layout.combine_bytes - weights + memory.tables;
-  const bool by_rank = args.layout == RowLayout::rank_major;
+  const bool by_rank = detail::has_joint_rows(args.layout);
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
   const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity
                                                                    : std::size_t{shape.rows};

@@ -73,7 +73,7 @@ constexpr std::uint32_t rows_step(const MoeExchangeArgs& args) {
 inline std::uint32_t default_capacity(std::uint32_t ranks, const MoeExchangeArgs& args, std::uint32_t most_local) {
   if (args.layout == RowLayout::rank_major) return args.tokens;
   const std::uint32_t rows =
-      args.layout == RowLayout::expert_masked
+      args.layout != RowLayout::expert_contiguous
           ? ranks * args.tokens
           : ranks * args.tokens * std::min(args.top_k, most_local) + most_local * (args.alignment - 1);
   const std::uint32_t step = rows_step(args);
@@ -93,7 +93,8 @@ constexpr std::uint32_t default_ring_rows(std::uint32_t ranks) {
   return std::max(std::bit_floor(kRowsOfAll / ranks), kLeast);
 }
 constexpr bool has_ring(const MoeExchangeArgs& args) {
-  return args.path == RowPath::ring || (args.path == RowPath::automatic && args.tokens > kMaxSlotTokens);
+  const bool asks = args.tokens > kMaxSlotTokens || args.layout == RowLayout::rank_compact;
+  return args.path == RowPath::ring || (args.path == RowPath::automatic && asks);
 }
 // ExchangeShape::ring_rows. No more than tokens need.
 constexpr std::uint32_t ring_rows(std::uint32_t ranks, const MoeExchangeArgs& args) {
@@ -106,7 +107,8 @@ constexpr std::uint32_t ring_rows(std::uint32_t ranks, const MoeExchangeArgs& ar
 constexpr std::uint32_t slots(const MoeExchangeArgs& args) {
   constexpr std::uint32_t kBesideRing = 128;
   if (!has_ring(args)) return args.tokens;
-  return args.slot_tokens != 0 || args.path == RowPath::ring ? args.slot_tokens : kBesideRing;
+  const bool alone = args.path == RowPath::ring || args.layout == RowLayout::rank_compact;
+  return args.slot_tokens != 0 || alone ? args.slot_tokens : kBesideRing;
 }
 
 // The shape of `rank` among `ranks`. Throws nothing: the arguments have been checked.

@@ -61,6 +61,11 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
                  fmt::format("0 or a power of two between 32 and {}", kMaxExchangeTokens));
   check_argument(args.slot_tokens == 0 || has_ring(args), "MoeExchangeArgs::slot_tokens", args.slot_tokens,
                  "0, and all tokens have slots without a ring");
+  const bool compact = args.layout == RowLayout::rank_compact;
+  check_argument(!compact || args.path != RowPath::slots, "MoeExchangeArgs::path", name(args.path),
+                 "automatic or ring, and rank-compact rows take no slots");
+  check_argument(!compact || args.slot_tokens == 0, "MoeExchangeArgs::slot_tokens", args.slot_tokens,
+                 "0, and rank-compact rows take no slots");
   const std::uint32_t most_slots = std::min(args.tokens, kMaxSlotTokens);
   check_argument(args.slot_tokens <= most_slots, "MoeExchangeArgs::slot_tokens", args.slot_tokens,
                  fmt::format("between 0 and {}", most_slots));
@@ -82,11 +87,11 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
                  args.scale_bytes, "a multiple of 4 up to 4 per column");
   check_argument(args.scale_bytes == 0 || args.type == RowType::fp8, "MoeExchangeArgs::scale_bytes", args.scale_bytes,
                  "0, and only fp8 rows come with scales");
-  check_argument(args.layout <= RowLayout::rank_major, "MoeExchangeArgs::layout", static_cast<int>(args.layout),
-                 choices(RowLayout::rank_major));
-  check_argument(!args.weights_at_combine || (args.weighted && args.layout != RowLayout::rank_major),
+  check_argument(args.layout <= RowLayout::rank_compact, "MoeExchangeArgs::layout", static_cast<int>(args.layout),
+                 choices(RowLayout::rank_compact));
+  check_argument(!args.weights_at_combine || (args.weighted && !has_joint_rows(args.layout)),
                  "MoeExchangeArgs::weights_at_combine", args.weights_at_combine,
-                 args.weighted ? "false, and combine takes rank-major rows as they are"
+                 args.weighted ? fmt::format("false, and combine takes {} rows as they are", name(args.layout))
                                : "false, and the exchange is not weighted");
   check_choice("MoeExchangeArgs::scale_order", args.scale_order, ScaleOrder::columns);
   check_argument(args.cast != RowCast::none || args.scale_order == ScaleOrder::rows, "MoeExchangeArgs::scale_order",
@@ -107,16 +112,17 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
                  "MoeExchangeArgs::hidden", args.hidden,
                  fmt::format("{} at most on the ring path with a cast and top-{}",
                              (kGpuStageBytes / sizeof(Pack) - args.top_k) * 4 * kScaleColumns, args.top_k));
-  const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
-  const std::uint64_t most_rows =
-      args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
+  const std::uint64_t rows_of_tokens = std::uint64_t{ranks} * args.tokens, entries = rows_of_tokens * args.top_k;
+  const std::uint64_t most_rows = args.layout == RowLayout::rank_major ? 0
+                                  : compact                            ? rows_of_tokens
+                                            : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
   const std::uint32_t unit = rows_step(args);
   const std::uint64_t most_capacity = (most_rows + unit - 1) / unit * unit;
   check_argument(args.capacity <= most_capacity, "MoeExchangeArgs::capacity", args.capacity,
                  fmt::format("between 0 and {}", most_capacity));
   check_argument(args.capacity % unit == 0, "MoeExchangeArgs::capacity", args.capacity,
                  "a multiple of 4, which columns of scales ask for");
-  const std::uint64_t joint_rows = args.layout == RowLayout::rank_major ? std::uint64_t{ranks} * args.tokens : 0;
+  const std::uint64_t joint_rows = args.layout == RowLayout::rank_major ? rows_of_tokens : 0;
   check_argument(joint_rows % unit == 0, "MoeExchangeArgs::tokens times ranks", joint_rows,
                  "a multiple of 4, which columns of scales ask for");
   check_argument(args.handles >= 1 && args.handles <= kMaxHandles, "MoeExchangeArgs::handles", args.handles,

@@ -179,6 +179,12 @@ struct MoeCombine : MoeFrame<CombineWork> {
             p.token < work.exchange.shape.tokens ? tables.answering[p.token] : RankSet{}};
   }
 
+  // Whether a token's row lies in the input as its owner gets it. By rank it does, unless it had no room in dispatch.
+  // Its weights were given to dispatch.
+  template <class T>
+  static WEFT_FN bool is_made(const ExchangeShape& shape, const Loaded<T>& loaded) {
+    return !late && has_joint_rows(shape.layout) && loaded.count() != 0;
+  }
   // Whether the last of a token's experts here is one of `experts`. The last round that touches a token adds up all of
   // its rows.
   static WEFT_FN bool is_last_in(const ExpertRange& experts, const EntryCount& all_here) {

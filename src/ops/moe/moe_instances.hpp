@@ -25,15 +25,16 @@ using DispatchOfBits = Instance<MoeDispatch<ExactRow, rounds, tallies>,
 template <DataType type, std::uint32_t ranks_at_once, bool late, bool rounds = false>
 using CombineOf =
     Instance<MoeCombine<type, ranks_at_once, late, rounds>, CombineQuery{type, ranks_at_once, false, late, rounds}>;
-template <class Row, bool rounds>
-using RingDispatch = std::conditional_t<rounds, MoeRingRounds<Row>, MoeRingDispatch<Row>>;
-template <RowType type, bool rounds>
+template <class Row, bool rounds, bool compact>
+using RingDispatch = std::conditional_t<rounds, MoeRingRounds<Row>, MoeRingDispatch<Row, compact>>;
+template <RowType type, bool rounds, bool compact = false>
 using RingDispatchOfCast =
-    Instance<RingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>, rounds>,
-             DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true, rounds}>;
-template <bool rounds>
-using RingDispatchOfBits = Instance<RingDispatch<RingExactRow, rounds>,
-                                    DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true, rounds}>;
+    Instance<RingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>, rounds, compact>,
+             DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true, rounds, false, compact}>;
+template <bool rounds, bool compact = false>
+using RingDispatchOfBits =
+    Instance<RingDispatch<RingExactRow, rounds, compact>,
+             DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true, rounds, false, compact}>;
 template <DataType type, bool late, bool rounds = false>
 using RingCombineOf = Instance<MoeRingCombine<type, late, rounds>, CombineQuery{type, 4, true, late, rounds}>;
 
@@ -57,7 +58,8 @@ struct MoeFamily {
       DispatchOfCast<RowType::bf16, ScaleOrder::rows, false, true>,
       DispatchOfCast<RowType::bf16, ScaleOrder::columns, false, true>,
       DispatchOfCast<RowType::f16, ScaleOrder::rows, false, true>,
-      DispatchOfCast<RowType::f16, ScaleOrder::columns, false, true>>;
+      DispatchOfCast<RowType::f16, ScaleOrder::columns, false, true>, RingDispatchOfBits<false, true>,
+      RingDispatchOfCast<RowType::bf16, false, true>, RingDispatchOfCast<RowType::f16, false, true>>;
 };
 
 }  // namespace weft::detail

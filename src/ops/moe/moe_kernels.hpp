@@ -19,19 +19,22 @@ struct DispatchQuery {
   bool rounds = false;  // more than one
   // By slots and in one round: blocks count entries for all of their records at once (moe_tally.hpp).
   bool tallies = false;
+  bool compact = false;  // RowLayout::rank_compact; by a ring, in one round
 
   using Work = DispatchWork;
   constexpr bool operator==(const DispatchQuery&) const = default;
   // Rows that are not cast travel bit for bit, whatever their type.
   constexpr DispatchQuery key() const {
     const bool by_tallies = tallies && !ring && !rounds;
-    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, by_tallies};
+    if (cast == RowCast::none)
+      return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, by_tallies, compact};
     return {.type = type == RowType::bf16 ? RowType::bf16 : RowType::f16,
             .cast = RowCast::fp8,
             .order = ring ? ScaleOrder::rows : order,
             .ring = ring,
             .rounds = rounds,
-            .tallies = by_tallies};
+            .tallies = by_tallies,
+            .compact = compact};
   }
 };
 KernelFor<DispatchWork> find_kernel(const DispatchQuery& query);

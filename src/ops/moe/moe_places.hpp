@@ -8,14 +8,12 @@
 
 namespace weft::detail {
 
-// By a warp: the counts that all ranks below `end` have sent for each lane's expert `local`, 0 if the lane has not
-// `one`. Calls `take(rank, count)` for one rank after the other, and for up to three behind `end` with 0. Every look
-// calls `beside()`. False when the call has failed.
-template <Team T, class Take, class Beside>
-WEFT_FN bool each_count(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
-                        std::uint32_t end, Take take, Beside beside) {
+// By a warp: a number that each rank below `end` has sent, 0 if the lane has not `one`. `at(rank)`: its place. Calls
+// `take(rank, number)` for one rank after the other, and for up to three behind `end` with 0. Every look calls
+// `beside()`. False when the call has failed.
+template <Team T, class At, class Take, class Beside>
+WEFT_FN bool each_number(T& team, const Session& s, bool one, std::uint32_t end, At at, Take take, Beside beside) {
   constexpr std::uint32_t kBatch = 4;
-  const std::uint64_t* const counts = DispatchArea::of(s, exchange, s.rank(), 0).counts();
   for (std::uint32_t first = 0; first < end; first += kBatch) {
     std::uint64_t word[kBatch];
     std::uint32_t late = kNoPeer;
@@ -24,7 +22,7 @@ WEFT_FN bool each_count(T& team, const Session& s, const ExchangeView& exchange,
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         word[k] = FlaggedWord::encode(0, s.epoch);
-        if (first + k < end && one) word[k] = team.load(counts + DispatchArea::count_of(exchange, first + k, local));
+        if (first + k < end && one) word[k] = team.load(at(first + k));
       }
       beside();
       WEFT_UNROLL
@@ -37,12 +35,31 @@ WEFT_FN bool each_count(T& team, const Session& s, const ExchangeView& exchange,
   }
   return true;
 }
+// The counts of each lane's expert `local`.
+template <Team T, class Take, class Beside>
+WEFT_FN bool each_count(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
+                        std::uint32_t end, Take take, Beside beside) {
+  const std::uint64_t* const counts = DispatchArea::of(s, exchange, s.rank(), 0).counts();
+  const auto at = [&](std::uint32_t rank) { return counts + DispatchArea::count_of(exchange, rank, local); };
+  return each_number(team, s, one, end, at, take, beside);
+}
 // The same, added up.
 template <Team T, class Beside>
 WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
                         std::uint32_t end, std::uint32_t& sum, Beside beside) {
   const auto add = [&](std::uint32_t, std::uint32_t count) { sum += count; };
   return each_count(team, s, exchange, one, local, end, add, beside);
+}
+
+// The sum of the values of this and of all lower lanes. By all lanes.
+template <Team T>
+WEFT_FN std::uint32_t sum_through(T& team, std::uint32_t lane, std::uint32_t value) {
+  std::uint32_t through = value;
+  for (std::uint32_t step = 1; step < T::kLanes; step *= 2) {
+    const std::uint32_t lower = team.from_lane(through, lane >= step ? lane - step : lane);
+    if (lane >= step) through += lower;
+  }
+  return through;
 }
 
 // The rows at which contiguous experts begin. A warp goes through the experts, one lane for each: it calls `take(first,
@@ -58,11 +75,7 @@ WEFT_FN bool each_beginning(T& team, const Session& s, const ExchangeView& excha
     const bool one = first + lane < shape.local;
     if (!add_counts(team, s, exchange, one, first + lane, s.size(), count, [] {})) return false;
     const std::uint32_t padded = (count + shape.alignment - 1) / shape.alignment * shape.alignment;
-    std::uint32_t through = padded;  // of this and of lower lanes
-    for (std::uint32_t step = 1; step < T::kLanes; step *= 2) {
-      const std::uint32_t lower = team.from_lane(through, lane >= step ? lane - step : lane);
-      if (lane >= step) through += lower;
-    }
+    const std::uint32_t through = sum_through(team, lane, padded);
     take(first, count, end + through - padded);
     end += team.from_lane(through, T::kLanes - 1);
   }
@@ -190,6 +203,17 @@ WEFT_FN std::uint32_t last_expert(T& team, const ExchangeShape& shape, std::uint
   return team.most_of(last);
 }
 
+// Tells the caller the experts of row `row` of the output, and their weights.
+template <Team T>
+WEFT_FN void put_ids(const DispatchWork& work, std::uint32_t lane, std::uint32_t row, Entries<T>& entries) {
+  const ExchangeShape& shape = work.exchange.shape;
+  entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t local, std::uint32_t j) {
+    const std::uint64_t at = std::uint64_t{row} * shape.top_k + k;
+    work.local_ids[at] = static_cast<std::int32_t>(local);  // kNone: −1
+    if (shape.carries_weights) work.local_weights[at] = local == kNone ? 0 : bits_of<float>(entries.weight.own[j]);
+  });
+}
+
 // Notes the row for combine: by ascending expert, which is by ascending place among the outputs. Notes for the caller
 // whose rows these are, and for which experts.
 template <Team T>
@@ -217,12 +241,7 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
     if (work.sources != nullptr) work.sources[row] = static_cast<std::int32_t>(source);
   });
   if (lane == 0) tables.entry_counts[noted] = entries.here != 0 ? all.word() : kNone;
-  if (!by_rank) return;
-  entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t local, std::uint32_t j) {
-    const std::uint64_t at = std::uint64_t{source} * shape.top_k + k;
-    work.local_ids[at] = static_cast<std::int32_t>(local);  // kNone: −1
-    if (shape.carries_weights) work.local_weights[at] = local == kNone ? 0 : bits_of<float>(entries.weight.own[j]);
-  });
+  if (by_rank) put_ids(work, lane, source, entries);
 }
 
 // Tells the host a number of this dispatch, if the caller asks: word `i` of DispatchArgs::host_counts.

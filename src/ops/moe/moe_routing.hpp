@@ -278,6 +278,11 @@ struct DispatchArea {
   static WEFT_FN std::uint64_t count_of(const ExchangeView& exchange, std::uint32_t slot, std::uint32_t local) {
     return std::uint64_t{slot} * (exchange.shape.most_local + 1) + local;
   }
+  // Compact rows: for each rank, how many rows the sender sends it. They lie behind the counts of all.
+  WEFT_FN std::uint64_t* row_counts(std::uint32_t ranks) const {
+    return reinterpret_cast<std::uint64_t*>(region + exchange->areas.counts) + count_of(*exchange, kBanks * ranks, 0) +
+           std::uint64_t{slot} * ranks;
+  }
   WEFT_FN std::uint64_t* tokens() const { return counts() + exchange->shape.most_local; }
   WEFT_FN Pack* records(std::uint32_t token) const { return records_among(exchange->shape.tokens, token); }
   // `tokens`: of each sender that have records.

@@ -124,17 +124,18 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
       next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
       if (unit.token >= loaded.owner_tokens || loaded.count() == EntryCount::kNoRow) continue;
       if (in_rounds && !Slots::is_last_in(work.rounds.experts_of(work.phases), EntryCount::of(loaded.word))) continue;
-      const bool good = work.exchange.shape.layout == RowLayout::rank_major
-                            ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
-                            : send_row(team, s, work, p.batches.lane, unit, loaded);
+      const bool copies = Slots::is_made(work.exchange.shape, loaded);
+      if (!copies) announce(team, s, work, p.batches.lane, last);  // the next row may wait for its credit
+      const bool good = copies ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
+                               : send_row(team, s, work, p.batches.lane, unit, loaded);
       if (!good) return false;
     }
     announce(team, s, work, p.batches.lane, last);
     return true;
   }
 
-  // A row by rank is what the owner gets: it is copied as it is. One with a NaN keeps its bits, but all sums of a NaN
-  // are alike. A row is announced one row later, as in MoeRingDispatch.
+  // A row by rank is copied as it is. One with a NaN keeps its bits, but all sums of a NaN are alike. A row is
+  // announced one row later, as in MoeRingDispatch.
   template <Team T>
   static WEFT_FN bool copy_row(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit,
                                const Loaded<T>& loaded, Unit& last) {
@@ -145,7 +146,6 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     team.sync_lanes();
     pieces.begin(T::kStagePlaces);
     announce(team, s, work, lane, last);
-    last = kNoUnit;
     if (!await_place(team, s, work, lane, unit)) return false;
     team.fence_bulk();  // behind the credit
     Pack* const to = ring(s, work).row(unit.owner, s.rank(), unit.token);
@@ -163,7 +163,9 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     return true;
   }
   template <Team T>
-  static WEFT_FN void announce(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit) {
+  static WEFT_FN void announce(T& team, const Session& s, const Work& work, std::uint32_t lane, Unit& last) {
+    const Unit unit = last;
+    last = kNoUnit;
     if (unit.token == kNone || lane != 0) return;
     team.template await_stores<0>();
     ring(s, work).announce(team, unit.owner, unit.token, RowState::is_whole);
@@ -288,16 +290,14 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
   }
 
   // Waits for the rows of all ranks that answer, and adds them up. If this rank's own row does not flow, it is made of
-  // its experts' rows here, to the same bits: their pieces come first. By rank it is there already. False when the call
-  // has failed.
+  // its experts' rows here, to the same bits, or is there already (by rank). False when the call has failed.
   template <Team T>
   static WEFT_FN bool add_rows(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
                                const Mine<T>& mine) {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingCombine::ring(s, work);
     const Packs output = Slots::row(shape, work.output, token);
-    const bool by_rank = shape.layout == RowLayout::rank_major;
-    const bool makes_own = !ring.carries_own && !by_rank && mine.answering.has(s.rank());
+    const bool makes_own = !ring.carries_own && !Slots::is_made(shape, mine.own) && mine.answering.has(s.rank());
     const std::uint32_t rows = makes_own ? mine.own.count() : 0;
     const RankSet coming = makes_own ? mine.answering.without(s.rank()) : mine.answering;
     std::uint32_t rank = s.size() - 1;  // the last one asked for; pieces of the next one follow in turn

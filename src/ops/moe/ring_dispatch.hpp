@@ -12,7 +12,8 @@
 
 namespace weft::detail {
 
-template <class Row>
+// `compact`: the layout is RowLayout::rank_compact (ops/moe/compact_rows.hpp).
+template <class Row, bool compact = false>
 struct MoeRingDispatch : DispatchControl {
   using Frame = MoeFrame<DispatchWork>;
   static constexpr int kMostThreads = static_cast<int>(kMostWarpGroups * kWarpGroupThreads);
@@ -70,16 +71,19 @@ struct MoeRingDispatch : DispatchControl {
       if (!team.all(begin(team, s, work, p.header, state.waiting))) return false;
       if (const std::uint32_t slots = work.exchange.shape.slots; slots != 0) renew_record(team, s, work, 0, slots);
       send_all_counts(team, s, work);
+      if constexpr (compact) send_row_counts(team, s, work);
       return true;
     } else {
-      return control_receive(team, s, work, p.header);
+      const bool good = control_receive(team, s, work, p.header);
+      if constexpr (compact) return good && tell_rank_prefix(team, s, work);
+      return good;
     }
   }
   template <int phase, Team T>
   static WEFT_FN bool move(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& state) {
     if constexpr (phase == 0) {
       if (!p.role.sends) return true;
-      clear_tally(team, work.exchange.shape.replicas);
+      clear_tally(team, compact ? s.size() : work.exchange.shape.replicas);
       return send(team, s, work, p, state, 0, p.role.receives ? ring(s, work).places() : work.tokens);
     } else {
       return !p.role.receives || receive_all(team, s, work, p, state);
@@ -94,8 +98,7 @@ struct MoeRingDispatch : DispatchControl {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingDispatch::ring(s, work);
     const RingBatches& batches = p.batches;
-    const RowTable table = ring.carries_own ? RowTable{} : table_of(team, s, shape, true);
-    const bool counts = needs_ordinals(shape);
+    const RowTable table = ring.carries_own ? RowTable{} : table_of<compact>(team, s, shape, true);
     std::uint32_t last = kNone;  // token that is not announced
     RankSet last_to{};
     if (end > work.tokens) end = work.tokens;
@@ -107,15 +110,14 @@ struct MoeRingDispatch : DispatchControl {
       GivenPieces<Row, T> given{Row::given(work, token), one ? Row::given_packs(shape) : 0};
       for (std::uint32_t i = 0; i < kPiecePlaces<T>; ++i) given.ask(team);
       if (batches.lane == 0 && token + batches.step < work.tokens) Row::prefetch(team, work, token + batches.step);
-      if (counts) tally_entries(team, TopK::of(work, s.rank()), state.tallied, first * shape.top_k);
-      state.tallied = first * shape.top_k;
+      tally_until(team, s, work, first, state);
       team.sync();
       // Every rank sends its counts without a wait, so this one ends although rows are not sent yet. If a rank is late,
       // the rows for all others wait with it.
-      if (table.exists() && !state.began && !team.all(fill_table(team, s, work.exchange, table))) return false;
+      if (table.exists() && !state.began && !team.all(fill_table<compact>(team, s, work.exchange, table))) return false;
       state.began = true;
       SentEntries<T> entries{};
-      if (one) entries = find_entries(team, s, work, batches.lane, first, token);
+      if (one) entries = find_entries<compact>(team, s, work, batches.lane, first, token);
       announce(team, s, work, batches.lane, last, last_to);
       Entries<T> own{};
       bool good = !one || ring.await_places(team, batches.lane, token);
@@ -129,14 +131,27 @@ struct MoeRingDispatch : DispatchControl {
     return true;
   }
 
+  // Adds what the tokens before `end` send to the tally.
+  template <Team T>
+  static WEFT_FN void tally_until(T& team, const Session& s, const Work& work, std::uint32_t end, Prefetched& state) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint32_t entries = end * shape.top_k;
+    if constexpr (compact) {
+      tally_rows(team, s, work, state.tallied / shape.top_k, end);
+    } else if (needs_ordinals(shape)) {
+      tally_entries(team, TopK::of(work, s.rank()), state.tallied, entries);
+    }
+    state.tallied = entries;
+  }
+
   // Finds the output's rows for a token of this rank, and notes them. False when the call has failed.
   template <Team T>
   static WEFT_FN bool place_own(T& team, const Session& s, const Work& work, const RowTable& table, std::uint32_t lane,
                                 std::uint32_t token, const SentEntries<T>& entries, Entries<T>& own) {
     own = entries_here(team, s, work.exchange.shape, lane,
                        [&](std::uint32_t, std::uint32_t j) { return entries.pack(j); });
-    if (!place_by_table(team, s, work.exchange, table, lane, s.rank(), token, own)) return false;
-    note_entries(team, work, lane, s.rank(), token, own);
+    if (!place_by_table<compact>(team, s, work.exchange, table, lane, s.rank(), token, own)) return false;
+    note(team, work, lane, s.rank(), token, own);
     return true;
   }
 
@@ -224,8 +239,8 @@ struct MoeRingDispatch : DispatchControl {
     const bool known = tokens.know_all(team, s, work.exchange, p.batches.lane);
     if (!team.all(known)) return false;
     const std::uint32_t most = tokens.most(team, s);
-    const RowTable table = p.role.sends ? RowTable{} : table_of(team, s, work.exchange.shape, false);
-    if (table.exists() && !team.all(fill_table(team, s, work.exchange, table))) return false;
+    const RowTable table = p.role.sends ? RowTable{} : table_of<compact>(team, s, work.exchange.shape, false);
+    if (table.exists() && !team.all(fill_table<compact>(team, s, work.exchange, table))) return false;
     const std::uint32_t places = ring(s, work).places(), round = p.role.sends ? p.batches.step : most;
     // Tokens. A round sends those whose places its rows have freed. They include all of the next round, because all
     // blocks together have no more warps than the ring has places.
@@ -273,6 +288,12 @@ struct MoeRingDispatch : DispatchControl {
     return true;
   }
   template <Team T>
+  static WEFT_FN void note(T& team, const Work& work, std::uint32_t lane, std::uint32_t sender, std::uint32_t token,
+                           Entries<T>& entries) {
+    note_entries(team, work, lane, sender, token, entries);
+    if (compact && entries.kept != 0) put_ids(work, lane, entries.row.get(team, lowest_bit(entries.kept)), entries);
+  }
+  template <Team T>
   static WEFT_FN void note_no_row(T& team, const Work& work, std::uint32_t lane, std::uint32_t sender,
                                   std::uint32_t token) {
     Entries<T> entries{};
@@ -299,9 +320,9 @@ struct MoeRingDispatch : DispatchControl {
     for (std::uint32_t i = 0; i < kPiecePlaces<T> && asked < shape.payload_packs; ++i) ask(1 + i);
     team.await_load(kHeadPlace);
     Entries<T> entries = staged_entries(team, s, shape, lane);
-    if (!place_by_table(team, s, work.exchange, table, lane, sender, token, entries)) return false;
+    if (!place_by_table<compact>(team, s, work.exchange, table, lane, sender, token, entries)) return false;
     // While the payload is under way.
-    if (notes) note_entries(team, work, lane, sender, token, entries);
+    if (notes) note(team, work, lane, sender, token, entries);
     put_all_scales(team, work, lane, entries);
     for (std::uint32_t pack = 0, i = 0; pack < shape.payload_packs; pack += kPiecePacks<T>, ++i) {
       const std::uint32_t place = 1 + i % kPiecePlaces<T>;

@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/moe/moe_places.hpp"
-#include "ops/moe/moe_tally.hpp"
+#include "ops/moe/compact_rows.hpp"
 #include "ops/moe/ring_rows.hpp"
 
 namespace weft::detail {
@@ -26,8 +25,8 @@ WEFT_FN bool needs_ordinals(const ExchangeShape& shape) {
 }
 
 // By a warp. The tally has all entries of the tokens before `first_token`; entries of its block's tokens from there on
-// are compared one by one.
-template <Team T>
+// are compared one by one. `compact`: it has their rows by rank, and entries get the ordinal of their token's row.
+template <bool compact = false, Team T>
 WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                     std::uint32_t first_token, std::uint32_t token) {
   const ExchangeShape& shape = work.exchange.shape;
@@ -38,9 +37,10 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
   replica.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& own, std::uint32_t j) {
     own = topk.replica(topk.id(first + k, end), first + k);
     entries.weight.own[j] = shape.carries_weights ? bits_of<std::uint32_t>(work.weights[first + k]) : k;
-    ordinal.own[j] = own != kNone ? team.tally()[own] : 0;
+    if (!compact) ordinal.own[j] = own != kNone ? team.tally()[own] : 0;
   });
-  for (std::uint32_t m = first_token * shape.top_k; needs_ordinals(shape) && m < end; m += T::kLanes) {
+  const bool compares = !compact && needs_ordinals(shape);
+  for (std::uint32_t m = first_token * shape.top_k; compares && m < end; m += T::kLanes) {
     const std::uint32_t of_lane = topk.replica(topk.id(m + lane, end), m + lane);
     for (std::uint32_t k = 0; k < shape.top_k; ++k) {
       const std::uint32_t own = replica.get(team, k);
@@ -58,6 +58,7 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
     entries.place.own[j] = RoutingRecord::make_place(home.local, ordinal.own[j]);
     own.add(rank);
   });
+  if constexpr (compact) add_row_ordinals(team, s, work, lane, first_token, token, entries.rank, entries.place);
   WEFT_UNROLL
   for (std::uint32_t first_rank = 0; first_rank < kMaxRanks; first_rank += 32) {
     if (first_rank < s.size()) entries.to.put(first_rank, team.or_of(own.word(first_rank)));
@@ -93,7 +94,8 @@ WEFT_FN Entries<T> entries_here(T& team, const Session& s, const ExchangeShape& 
 }
 
 // Blocks keep a table in their tally: for each local expert and each of some senders, the entries of lower senders, and
-// for contiguous experts the row at which the expert begins. So no row waits for counts of its own.
+// for contiguous experts the row at which the expert begins. So no row waits for counts of its own. Compact rows have
+// one line, of the rows of lower senders.
 struct RowTable {
   std::uint32_t* words;
   std::uint32_t first, count;  // senders
@@ -105,8 +107,12 @@ struct RowTable {
 };
 // The table of a block that only receives, or that sends rows to its own rank. It does not exist if it is not needed,
 // or if the tally has no room for it.
-template <Team T>
+template <bool compact = false, Team T>
 WEFT_FN RowTable table_of(T& team, const Session& s, const ExchangeShape& shape, bool sends) {
+  if constexpr (compact) {
+    static_assert(2 * kMaxRanks <= kMostTallyWords);
+    return sends ? RowTable{team.tally() + s.size(), s.rank(), 1} : RowTable{team.tally(), 0, s.size()};
+  }
   const RowTable table =
       sends ? RowTable{team.tally() + shape.replicas, s.rank(), 1} : RowTable{team.tally(), 0, s.size()};
   const std::uint32_t used = sends ? shape.replicas : 0;
@@ -114,10 +120,16 @@ WEFT_FN RowTable table_of(T& team, const Session& s, const ExchangeShape& shape,
   return shape.layout != RowLayout::rank_major && fits ? table : RowTable{};
 }
 // By all threads of the block; all() must follow. False when the call has failed.
-template <Team T>
+template <bool compact = false, Team T>
 WEFT_FN bool fill_table(T& team, const Session& s, const ExchangeView& exchange, const RowTable& table) {
   const ExchangeShape& shape = exchange.shape;
   const std::uint32_t lane = team.thread_rank() % T::kLanes;
+  if constexpr (compact) {
+    const auto put = [&](std::uint32_t source, std::uint32_t before) {
+      if (source >= table.first) table.of(0, source) = before;
+    };
+    return team.thread_rank() >= T::kLanes || each_source(team, s, exchange, lane, table.first + table.count - 1, put);
+  }
   bool good = true;
   const auto fill = [&](std::uint32_t first, std::uint32_t, std::uint32_t begin) {
     const std::uint32_t local = first + lane, last = table.first + table.count - 1;
@@ -139,9 +151,17 @@ WEFT_FN bool fill_table(T& team, const Session& s, const ExchangeView& exchange,
 }
 
 // As place(), with a table if there is one.
-template <Team T>
+template <bool compact = false, Team T>
 WEFT_FN bool place_by_table(T& team, const Session& s, const ExchangeView& exchange, const RowTable& table,
                             std::uint32_t lane, std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
+  if constexpr (compact) {
+    std::uint32_t begin = table.exists() ? table.of(0, sender) : 0;
+    const auto put = [&](std::uint32_t source, std::uint32_t before) { begin = source == sender ? before : begin; };
+    if (!table.exists() && !each_source(team, s, exchange, lane, sender, put)) return false;
+    if (!table.exists()) begin = team.from_lane(begin, sender % T::kLanes);
+    place_compact(team, exchange.shape, lane, begin, entries);
+    return true;
+  }
   if (!table.exists()) return place(team, s, exchange, lane, sender, token, entries, [] {});
   const ExchangeShape& shape = exchange.shape;
   std::uint32_t kept = 0;

@@ -8,6 +8,8 @@ namespace weft::detail {
 Rounds plan_rounds(const ExchangeShape& shape, bool ring, std::uint32_t most_tokens, const ExpertRounds& wanted) {
   const std::uint32_t count = wanted.count;
   require(count >= 1 && count <= kMostRounds, "rounds.count: {} is not between 1 and {}", count, kMostRounds);
+  require(count == 1 || shape.layout != RowLayout::rank_compact,
+          "rounds.count: {} is not 1, and rank-compact rows come in one round", count);
   const std::uint32_t most = most_tokens != 0 ? most_tokens : shape.tokens;
   require(count == 1 || !ring || most <= shape.ring_rows,
           "rounds.count: {} rounds serve most_tokens up to the {} of MoeExchangeArgs::ring_rows, and not {}", count,

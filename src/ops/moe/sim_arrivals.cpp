@@ -1,6 +1,9 @@
 #include "ops/moe/sim_arrivals.hpp"
 
+#include <iterator>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "ops/moe/rounds.hpp"
 
@@ -30,7 +33,7 @@ std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(u
   return by_expert;
 }
 
-// The row of each expert's begin in the output of its rank; rank-major: nothing.
+// The row of each expert's begin in the output of its rank; by rank: nothing.
 std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vector<Arrival>>& by_expert) const {
   const ExchangeShape& shape = plan_of(world_).shape(0);
   std::vector<std::size_t> all, next(setup_.ranks);
@@ -43,11 +46,42 @@ std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vec
   return all;
 }
 
+namespace {
+
+// The tokens that have a row on a rank, as (source, token).
+using Sources = std::set<std::pair<unsigned, std::uint32_t>>;
+template <class Arrivals>
+Sources sources_of(const Arrivals& by_expert, const std::vector<detail::ExpertHome>& homes, unsigned rank) {
+  Sources sources;
+  for (std::size_t expert = 0; expert < by_expert.size(); ++expert) {
+    for (const auto& arrival : by_expert[expert])
+      if (homes[expert].rank == rank) sources.emplace(arrival.rank, arrival.token);
+  }
+  return sources;
+}
+
+}  // namespace
+
+std::int32_t AllReduceProgram::rows_for(const std::vector<std::vector<Arrival>>& by_expert, unsigned source,
+                                        unsigned rank) const {
+  std::int32_t rows = 0;
+  for (const auto& [from, token] : sources_of(by_expert, plan_of(world_).map().homes, rank)) rows += from == source;
+  return rows;
+}
+
 // The output's row for one arrival; none if there is no room.
-std::optional<std::size_t> AllReduceProgram::row_of(const Arrival& arrival, std::size_t place,
+std::optional<std::size_t> AllReduceProgram::row_of(const std::vector<std::vector<Arrival>>& by_expert,
+                                                    std::uint32_t expert, std::size_t place,
                                                     std::size_t beginning) const {
   const ExchangeShape& shape = plan_of(world_).shape(0);
+  const std::vector<detail::ExpertHome>& homes = plan_of(world_).map().homes;
+  const Arrival& arrival = by_expert[expert][place];
   if (shape.layout == RowLayout::rank_major) return std::size_t{arrival.rank} * shape.tokens + arrival.token;
+  if (shape.layout == RowLayout::rank_compact) {
+    const Sources here = sources_of(by_expert, homes, homes[expert].rank);
+    const auto before = std::distance(here.begin(), here.find({arrival.rank, arrival.token}));
+    return before < shape.capacity ? std::optional(static_cast<std::size_t>(before)) : std::nullopt;
+  }
   const bool masked = shape.layout == RowLayout::expert_masked;
   if ((masked ? place : beginning + place) >= shape.capacity) return std::nullopt;
   return beginning + place;

@@ -62,7 +62,10 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
   }
   add("dispatch.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
   add("dispatch.rejections", rejections, layout_.ring_signals, AreaKind::word, 1, sizeof(std::uint64_t));
-  add("count", layout_.counts, layout_.records, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
+  add("count", layout_.counts, layout_.row_counts, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
+  if (shape.layout == RowLayout::rank_compact) {
+    add("row_count", layout_.row_counts, layout_.records, AreaKind::header, ranks_, sizeof(std::uint64_t));
+  }
   if (shape.slots == 0) return;
   add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.slots} * shape.top_k,
       sizeof(Pack));

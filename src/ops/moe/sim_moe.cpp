@@ -3,9 +3,9 @@
 #include <cstring>
 #include <optional>
 
-#include "ops/moe/moe_rows.hpp"
 #include "ops/moe/sim_arrivals.hpp"
 #include "ops/moe/sim_moe_kernels.hpp"
+#include "ops/moe/sim_rows.hpp"
 #include "sim/all_reduce.hpp"
 
 namespace weft::sim {
@@ -14,69 +14,6 @@ namespace {
 using detail::ExchangeShape;
 using detail::RoutingTables;
 using Half = detail::Element<DataType::bf16>;
-using Bytes = std::vector<std::byte>;
-
-std::size_t input_row_bytes(const ExchangeShape& shape) {
-  return std::size_t{shape.input_packs} * sizeof(Pack);
-}
-std::size_t sent_row_bytes(const ExchangeShape& shape) {
-  return shape.cast == RowCast::none ? input_row_bytes(shape) : shape.columns;
-}
-std::size_t sent_scale_bytes(const ExchangeShape& shape) {
-  return shape.cast == RowCast::none ? shape.scale_bytes
-                                     : shape.groups * (detail::scales_are_bytes(shape.cast) ? 1u : 4u);
-}
-
-// Includes the bytes behind a row's scales, which no rank writes.
-std::size_t output_scale_bytes(const ExchangeShape& shape) {
-  const std::size_t bytes = sent_scale_bytes(shape);
-  return shape.scale_order == ScaleOrder::columns ? (bytes + 3) / 4 * 4 : bytes;
-}
-// The place of byte `byte` of the scales of an output's row.
-std::size_t scale_place(const ExchangeShape& shape, std::size_t row, std::size_t byte) {
-  const std::size_t bytes = output_scale_bytes(shape);
-  if (shape.scale_order == ScaleOrder::rows) return row * bytes + byte;
-  const std::size_t together = shape.layout == RowLayout::expert_masked ? shape.capacity : shape.rows;
-  const std::size_t first = row / together * together;
-  return first * bytes + (byte / 4 * together + row - first) * 4 + byte % 4;
-}
-
-// A row in its input form, with its scales behind it, and in its output form.
-Bytes given_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
-  const std::size_t row = input_row_bytes(shape);
-  Bytes bytes(row + shape.scale_bytes);
-  for (std::size_t i = 0; i < row / 2; ++i) {
-    const std::uint64_t bits = element_bits(setup.payload, DataType::bf16, call, rank, token * row / 2 + i);
-    std::memcpy(&bytes[2 * i], &bits, 2);
-  }
-  for (std::size_t i = 0; i < shape.scale_bytes / 4; ++i) {
-    const std::uint64_t bits = element_bits(setup.payload, DataType::f32, call, rank, (token + 1) * 7'919 + i);
-    std::memcpy(&bytes[row + 4 * i], &bits, 4);
-  }
-  return bytes;
-}
-Bytes sent_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
-  const Bytes given = given_row(setup, shape, call, rank, token);
-  if (shape.cast == RowCast::none) return given;
-  using Cast = detail::CastRow<DataType::bf16, ScaleOrder::rows>;
-  constexpr std::uint32_t kPacks = kScaleColumns * 2 / sizeof(Pack);
-  Bytes sent(sent_row_bytes(shape) + sent_scale_bytes(shape));
-  for (std::uint32_t group = 0; group < shape.groups; ++group) {
-    Pack packs[kPacks];
-    std::memcpy(packs, &given[group * sizeof(packs)], sizeof(packs));
-    float most = 0;
-    for (const Pack& pack : packs) most = detail::max_number(most, Cast::largest(pack));
-    const Cast::Scale scale = Cast::scale_for(most, detail::kFp8Floor, detail::scales_are_powers(shape.cast));
-    std::uint32_t words[kPacks * 2];
-    for (std::uint32_t i = 0; i < kPacks; ++i) Cast::cast_half(packs[i], scale.inverse, words + 2 * i);
-    std::memcpy(&sent[group * sizeof(words)], words, sizeof(words));
-    const auto bits = std::bit_cast<std::uint32_t>(scale.scale);
-    const std::uint32_t seen = detail::scales_are_bytes(shape.cast) ? bits >> 23 : bits;
-    const std::size_t size = sent_scale_bytes(shape) / shape.groups;
-    std::memcpy(&sent[shape.columns + group * size], &seen, size);
-  }
-  return sent;
-}
 
 // Pieces of a call's memory, each aligned to a pack, with a guard of one pack between them.
 struct Pieces {
@@ -164,8 +101,10 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   const auto tokens = static_cast<std::uint32_t>(ids.size()) / shape.top_k;
   const std::size_t given = input_row_bytes(shape), row = sent_row_bytes(shape), scale = sent_scale_bytes(shape);
   const bool by_rank = shape.layout == RowLayout::rank_major, contiguous = shape.layout == RowLayout::expert_contiguous;
-  const std::size_t rows = shape.rows, entries = by_rank ? rows * shape.top_k : 0;
-  const std::size_t host_words = setup_.tells_counts() ? std::size_t{shape.local} + setup_.ranks : 0;
+  const bool joint = detail::has_joint_rows(shape.layout), compact = shape.layout == RowLayout::rank_compact;
+  const std::size_t rows = shape.rows, entries = joint ? rows * shape.top_k : 0;
+  const std::size_t told = std::size_t{shape.local} + (compact ? 2 : 1) * setup_.ranks;
+  const std::size_t host_words = setup_.tells_counts() ? told : 0;
   Pieces pieces;
   const std::size_t input = pieces.take(tokens * given), scales = pieces.take(std::size_t{tokens} * shape.scale_bytes),
                     topk = pieces.take(ids.size() * 8), weights = pieces.take(ids.size() * 4),
@@ -173,6 +112,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                     counts = pieces.take(std::size_t{shape.local} * 4),
                     offsets = pieces.take(contiguous ? (std::size_t{shape.local} + 1) * 4 : 0),
                     sources = pieces.take(by_rank ? 0 : rows * 4), source_tokens = pieces.take(setup_.ranks * 4u),
+                    prefix = pieces.take(compact ? std::size_t{setup_.ranks} * setup_.ranks * 4 : 0),
                     local_ids = pieces.take(entries * 4), local_weights = pieces.take(entries * 4),
                     host_counts = pieces.take(host_words * 8);
   const Mapped at = map(make_tensors(call, rank, pieces.end));
@@ -198,13 +138,16 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   // A reader behind the call copies the words to the tensors.
   if (host_words != 0) t.symmetric.push_back({.from = 0, .to = at.skew + host_counts, .bytes = host_words * 8});
   const auto tell = [&](std::size_t word, std::uint32_t count) {
-    const std::uint64_t told = std::uint64_t{count} << 32 | (epoch_of(call) << 1 | 1u);
-    if (host_words != 0) at.put(t.expected, host_counts + word * 8, &told, 1);
+    const std::uint64_t bits = std::uint64_t{count} << 32 | (epoch_of(call) << 1 | 1u);
+    if (host_words != 0) at.put(t.expected, host_counts + word * 8, &bits, 1);
   };
   const auto by_expert = arrivals(call);
   const auto begins = beginnings(by_expert);
   const auto& homes = plan_of(world_).map().homes;
   std::int32_t end = 0;
+  // By source and token: the row that has its ids.
+  std::vector<std::optional<std::size_t>> row_of_token(std::size_t{setup_.ranks} * shape.source_rows);
+  for (std::size_t i = 0; by_rank && i < row_of_token.size(); ++i) row_of_token[i] = i;
   for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
     const auto [home, local] = homes[expert];
     if (home != rank) continue;
@@ -213,7 +156,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     tell(local, static_cast<std::uint32_t>(count));
     for (std::size_t place = 0; place < by_expert[expert].size(); ++place) {
       const Arrival& arrival = by_expert[expert][place];
-      const std::optional<std::size_t> to = row_of(arrival, place, begins[expert]);
+      const std::optional<std::size_t> to = row_of(by_expert, expert, place, begins[expert]);
       if (!to) continue;
       const Bytes bytes = sent_row(setup_, shape, call, arrival.rank, arrival.token);
       at.put(t.expected, output + *to * row, bytes.data(), row);
@@ -225,6 +168,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       }
       const std::uint32_t source = arrival.rank * shape.source_rows + arrival.token;
       if (!by_rank) at.put(t.expected, sources + *to * 4, &source, 1);
+      row_of_token[source] = *to;
     }
     if (!contiguous) continue;
     const auto begin = static_cast<std::int32_t>(begins[expert]), pad = -1;
@@ -240,14 +184,25 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const auto count = static_cast<std::uint32_t>(chosen.size()) / shape.top_k;
     at.put(t.expected, source_tokens + source * 4u, &count, 1);
     tell(shape.local + source, count);
-    for (std::uint32_t i = 0; by_rank && i < chosen.size(); ++i) {
+    for (std::uint32_t i = 0; joint && i < chosen.size(); ++i) {
+      const std::optional<std::size_t> row_of_ids = row_of_token[source * shape.source_rows + i / shape.top_k];
+      if (!row_of_ids) continue;
       const std::optional<std::uint32_t> replica = replica_of(chosen[i], source, i / shape.top_k);
       const detail::ExpertHome home = replica ? homes[*replica] : detail::ExpertHome{~0u, 0};
       const std::uint32_t id = home.rank == rank ? home.local : ~0u;
       const float weight = home.rank == rank ? weight_of(call, source, i) : 0;
-      const std::size_t entry = (std::size_t{source} * shape.source_rows * shape.top_k + i) * 4;
+      const std::size_t entry = (*row_of_ids * shape.top_k + i % shape.top_k) * 4;
       at.put(t.expected, local_ids + entry, &id, 1);
       at.put(t.expected, local_weights + entry, &weight, 1);
+    }
+  }
+  for (unsigned to = 0; compact && to < setup_.ranks; ++to) {
+    std::int32_t through = 0;
+    for (unsigned source = 0; source < setup_.ranks; ++source) {
+      const std::int32_t count = rows_for(by_expert, source, to);
+      through += count;
+      at.put(t.expected, prefix + (std::size_t{source} * setup_.ranks + to) * 4, &through, 1);
+      if (to == rank) tell(shape.local + setup_.ranks + source, static_cast<std::uint32_t>(count));
     }
   }
   const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
@@ -271,16 +226,18 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       .source_tokens = words(source_tokens),
       .source_wait_ns = nullptr,
       .host_counts = host_words != 0 ? reinterpret_cast<std::uint64_t*>(world_.symmetric(rank)) : nullptr,
-      .local_ids = by_rank ? words(local_ids) : nullptr,
+      .local_ids = joint ? words(local_ids) : nullptr,
       .local_weights = reinterpret_cast<float*>(words(local_weights)),
-      .rounds = rounds_of(spec, shape.most_local)};
+      .rounds = rounds_of(spec, shape.most_local),
+      .rank_prefix = words(prefix)};
   const auto kernel = [&] {
     const detail::DispatchQuery query{.type = setup_.exchange.type,
                                       .cast = exchange.shape.cast,
                                       .order = exchange.shape.scale_order,
                                       .ring = takes_ring(spec),
                                       .rounds = work.rounds.count != 1,
-                                      .tallies = work.phases.has(0) && world_.grid(call, rank).tallies};
+                                      .tallies = work.phases.has(0) && world_.grid(call, rank).tallies,
+                                      .compact = compact};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
@@ -327,7 +284,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const auto& homes = plan_of(world_).map().homes;
   for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
     for (std::size_t place = 0; homes[expert].rank == rank && place < by_expert[expert].size(); ++place) {
-      const std::optional<std::size_t> at_expert = row_of(by_expert[expert][place], place, begins[expert]);
+      const std::optional<std::size_t> at_expert = row_of(by_expert, expert, place, begins[expert]);
       if (!at_expert) continue;
       const std::size_t from = at.skew + input + *at_expert * row * 2;
       const auto* const made_row = reinterpret_cast<const std::byte*>(t.initial.data()) + from;
@@ -344,8 +301,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
           const Arrival& arrival = by_expert[expert][place];
           if (arrival.rank != rank || arrival.token != i / row) continue;
           sent = true;
-          const std::optional<std::size_t> at_expert = row_of(arrival, place, begins[expert]);
-          const bool by_rank = shape.layout == RowLayout::rank_major;
+          const std::optional<std::size_t> at_expert = row_of(by_expert, expert, place, begins[expert]);
+          const bool by_rank = detail::has_joint_rows(shape.layout);
           if (!at_expert || (by_rank && !first)) continue;
           const float value = Half::widen(made(from, *at_expert * row + i % row));
           const float weight = by_rank || !shape.weighted ? 1.0f : arrival.weight;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr bool is_timed(const detail::DispatchQuery& query) {
   const bool cast = query.cast != RowCast::none;
-  return query.type == RowType::bf16 && cast != query.ring && query.order == ScaleOrder::rows && !query.tallies;
+  return query.type == RowType::bf16 && cast != query.ring && query.order == ScaleOrder::rows && !query.tallies &&
+         !query.compact;
 }
 constexpr bool is_timed(const detail::CombineQuery& query) {
   return query.type == DataType::bf16 && (query.ranks > 4 || query.ring) && !query.late;

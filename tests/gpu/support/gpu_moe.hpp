@@ -9,6 +9,7 @@
 
 #include "gpu/support/gpu_world.hpp"
 #include "kernel/cuda_error.hpp"
+#include "ops/moe/exchange.hpp"
 #include "support/moe_rounds.hpp"
 
 namespace weft::test {
@@ -21,6 +22,8 @@ class GpuMoe {
     const MoeExchangeArgs& args = exchange.args();
     const std::size_t rows = exchange.output_rows();
     const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
+    const bool joint = detail::has_joint_rows(args.layout);
+    const auto ranks = static_cast<std::size_t>(group.size());
     const std::size_t entries = std::size_t{args.tokens} * args.top_k;
     const std::size_t combined = std::size_t{args.hidden} * 2;
     input_ = take(args.tokens * oracle::MoeRules(args).row_bytes);
@@ -32,9 +35,10 @@ class GpuMoe {
     counts_ = take(exchange.local_experts() * sizeof(std::int32_t));
     offsets_ = take(contiguous ? (exchange.local_experts() + 1) * sizeof(std::int32_t) : 0);
     sources_ = take(by_rank ? 0 : rows * sizeof(std::int32_t));
-    source_tokens_ = take(static_cast<std::size_t>(group.size()) * sizeof(std::int32_t));
-    local_ids_ = take(by_rank ? rows * args.top_k * sizeof(std::int32_t) : 0);
-    local_weights_ = take(by_rank && args.weighted ? rows * args.top_k * sizeof(float) : 0);
+    source_tokens_ = take(ranks * sizeof(std::int32_t));
+    rank_prefix_ = take(joint && !by_rank ? ranks * ranks * sizeof(std::int32_t) : 0);
+    local_ids_ = take(joint ? rows * args.top_k * sizeof(std::int32_t) : 0);
+    local_weights_ = take(joint && args.weighted ? rows * args.top_k * sizeof(float) : 0);
     expert_rows_ = take(rows * combined);
     residual_ = take(args.tokens * combined);
     result_ = take(args.tokens * combined);
@@ -51,7 +55,7 @@ class GpuMoe {
     upload(expert_rows_, std::span<const std::byte>(expert_rows(exchange_, p)));
     upload(residual_, std::span(p.residuals[rank_]));
     for (const Buffer* written : {&output_, &output_scales_, &counts_, &offsets_, &sources_, &source_tokens_,
-                                  &local_ids_, &local_weights_, &result_}) {
+                                  &rank_prefix_, &local_ids_, &local_weights_, &result_}) {
       upload(*written, {});
     }
     gpu_.synchronize();
@@ -71,6 +75,7 @@ class GpuMoe {
             .counts = words(counts_),
             .offsets = words(offsets_),
             .output_sources = words(sources_),
+            .rank_prefix = words(rank_prefix_),
             .source_tokens = words(source_tokens_),
             .output_ids = words(local_ids_),
             .output_weights = reinterpret_cast<float*>(words(local_weights_)),
@@ -102,6 +107,7 @@ class GpuMoe {
     expect(counts_, std::as_bytes(std::span(wanted.counts)), "counts");
     expect(offsets_, std::as_bytes(std::span(wanted.offsets)), "offsets");
     expect(source_tokens_, std::as_bytes(std::span(wanted.source_tokens)), "tokens of sources");
+    expect(rank_prefix_, std::as_bytes(std::span(wanted.rank_prefix)), "rows of sources for ranks");
     expect(sources_, std::span(wanted.sources), "sources");
     expect(local_ids_, std::span(wanted.ids), "ids");
     expect(local_weights_, std::span(wanted.weights), "weights");
@@ -191,7 +197,7 @@ class GpuMoe {
   std::uint32_t rank_;
   Launch launch_;
   Buffer input_, scales_, ids_, weights_, output_, output_scales_, counts_, offsets_, sources_, source_tokens_,
-      local_ids_, local_weights_, expert_rows_, residual_, result_;
+      rank_prefix_, local_ids_, local_weights_, expert_rows_, residual_, result_;
 };
 
 // One call's tensors, for exchange_in_rounds().

@@ -72,7 +72,7 @@ def normed(
     plus_one: bool,
 ) -> tuple[bytes, bytes]: ...
 
-Expected = tuple[list[int], list[int], list[tuple[int, bytes]], bytes]
+Expected = tuple[list[int], list[int], list[tuple[int, bytes]], bytes, list[int]]
 
 def moe(
     tokens: int,

@@ -196,9 +196,10 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     # Worlds of two: what is tried is the way there.
     set(suites ColumnArguments.* ColumnRecordings.* ColumnShares.* GatherArguments.* GatheredCountsCalls.* Groups.*
       MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* NormedCrossingArguments.* Recording.*
-      RmsNormArguments.* SymmetricMemory.* TakenRows.* TopKArguments.* TopKRecordings.* */AllReduce.EveryType*/1
-      */Columns.*/1 */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1 */MoeApart.*/1 */MoeLayers.*/1
-      */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1 */RmsNorm.*/1 */TopK.*/1)
+      RmsNormArguments.* SharedExpertsOfTwo.* SymmetricMemory.* TakenRows.* TopKArguments.* TopKRecordings.*
+      */AllReduce.EveryType*/1 */Columns.*/1 */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1
+      */MoeApart.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1
+      */RmsNorm.*/1 */SharedExperts.*/1 */TopK.*/1)
     list(JOIN suites ":" suites)
     add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")
     set_tests_properties(operations_through_c PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 20)

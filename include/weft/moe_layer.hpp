@@ -45,6 +45,22 @@ struct ExpertGemm {
 };
 using GroupedGemm = std::function<void(const ExpertGemm&)>;
 
+// The shared expert of a layer, which has every token of this rank. The caller enqueues on `stream`, or makes before it
+// returns on CPU ranks:
+//   output row = the shared expert's row of the input row, plus the residual's row if there is one.
+// Combine adds the output as it adds a residual: to the experts' sum in f32, which is rounded once. So the layer has
+// the bits of a call without `shared` whose residual is this output.
+struct SharedExpert {
+  const void* input = nullptr;     // [tokens, hidden], the call's
+  const void* scales = nullptr;    // the call's, if rows come with scales
+  const void* residual = nullptr;  // [tokens, hidden], the call's, or null
+  void* output = nullptr;          // [tokens, hidden] of the exchange's combine_type, in the workspace
+  std::uint32_t tokens = 0, hidden = 0;
+  int num_sms = 0;  // that it may use; 0: all
+  Stream stream = nullptr;
+};
+using SharedRows = std::function<void(const SharedExpert&)>;
+
 // A part of a layer's call, of which an observer hears in front of it and behind it.
 struct LayerPart {
   enum class Which : std::uint8_t {
@@ -56,7 +72,8 @@ struct LayerPart {
     down,
     combine,  // both halves in one
     combine_send,
-    combine_wait
+    combine_wait,
+    shared  // the shared expert
   };
   Which which = Which::dispatch;
   std::uint32_t round = 0;  // 0 for parts of all rounds
@@ -64,8 +81,8 @@ struct LayerPart {
   Stream stream = nullptr;  // of the part
 };
 constexpr std::string_view name(LayerPart::Which which) {
-  constexpr std::string_view names[] = {"dispatch", "dispatch send", "dispatch wait", "up",          "activation",
-                                        "down",     "combine",       "combine send",  "combine wait"};
+  constexpr std::string_view names[] = {"dispatch", "dispatch send", "dispatch wait", "up",           "activation",
+                                        "down",     "combine",       "combine send",  "combine wait", "shared expert"};
   return names[static_cast<int>(which)];
 }
 using LayerObserver = std::function<void(const LayerPart&)>;
@@ -85,10 +102,11 @@ struct MoeLayerCall {
   const float* topk_weights = nullptr;
   std::uint32_t tokens = 0;
   std::uint32_t most_tokens = 0;   // as in DispatchArgs; by a ring rounds serve ring_rows at most
-  const void* residual = nullptr;  // a shared expert's rows, say
+  const void* residual = nullptr;  // with `shared` only that reads it
   void* output = nullptr;
   void* workspace = nullptr;  // MoeLayer::workspace_bytes(), aligned to 256 bytes, for this call alone until it has run
   GroupedGemm up = {}, down = {};
+  SharedRows shared = {};  // or none; not called on a rank without tokens
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   LayerSchedule schedule = LayerSchedule::automatic;
@@ -101,8 +119,8 @@ struct MoeLayerCall {
   // The numbers above hold only for parts that GEMMs of this call run beside: the waits of dispatch but the first, and
   // the sends of combine but the last. The other parts are chosen by size.
   bool alone_by_size = false;
-  // The numbers that the GEMMs are told: 0, all, to as many as the GPU has (on CPU ranks 256).
-  int up_num_sms = 0, down_num_sms = 0;
+  // The numbers that the GEMMs and the shared expert are told: 0, all, to as many as the GPU has (on CPU ranks 256).
+  int up_num_sms = 0, down_num_sms = 0, shared_num_sms = 0;
   // For traces: called by the calling thread while it enqueues the parts, and may record events in their streams.
   LayerObserver observe = {};
 };
@@ -112,16 +130,17 @@ struct MoeLayerCall {
 //
 // A call makes one dispatch and one combine of the exchange. It keeps nothing of its arguments. On GPUs it enqueues
 // everything behind the work of `stream`, and what `stream` gets next comes behind it. Two streams of the layer's own
-// carry dispatch and combine if the schedule has rounds; so one call of a layer at a time may run on the GPU, and a
-// graph captures all of it from `stream`. CPU ranks make every part in the calling thread. A Recording cannot hold the
-// caller's GEMMs: Errc::unsupported.
+// carry dispatch and combine if the schedule has rounds, and a third one the shared expert: beside everything in front
+// of combine, or of its wait. So one call of a layer at a time may run on the GPU, and a graph captures all of it from
+// `stream`. CPU ranks make every part in the calling thread, the shared expert behind the dispatch or its send. A
+// Recording cannot hold the caller's GEMMs: Errc::unsupported.
 //
 // Errors: those of dispatch and combine. Errc::invalid_argument names an argument that cannot be, before anything has
-// happened: all of them are checked before the dispatch. Peers that wait are told. An exception of a GEMM, or of the
-// observer, leaves the call unfinished on this rank. Its peers end at once with Errc::mismatch, and Fault::theirs names
-// this rank's part and its round: "a call that it rejected (layer: down, round 1 of 0 to 2: …)". Only under capture
-// they are not told, and end by their deadlines. If all ranks fail, or the group has one rank, the exchange still waits
-// for the rest of the call: release() and acquire() void it.
+// happened: all of them are checked before the dispatch. Peers that wait are told. An exception of a GEMM, of the
+// shared expert or of the observer leaves the call unfinished on this rank. Its peers end at once with Errc::mismatch,
+// and Fault::theirs names this rank's part and its round: "a call that it rejected (layer: down, round 1 of 0 to 2:
+// …)". Only under capture they are not told, and end by their deadlines. If all ranks fail, or the group has one rank,
+// the exchange still waits for the rest of the call: release() and acquire() void it.
 class MoeLayer {
  public:
   static MoeLayer create(const MoeExchange& exchange, const MoeLayerArgs& args);

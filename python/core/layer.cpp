@@ -35,6 +35,15 @@ struct PyGemm {
   std::optional<Tensor> input_scales, offsets;
 };
 
+// The arguments of a shared expert. Its inputs are the objects that run() was given.
+struct PyShared {
+  nb::object input, scales, residual;
+  Tensor output;
+  std::uint32_t tokens, hidden;
+  int num_sms;
+  std::uintptr_t stream;
+};
+
 class Views {
  public:
   Views(const LayerOfExchange& of, const Tensor& workspace) : of_(of), workspace_(workspace) {}
@@ -62,6 +71,9 @@ class Views {
     if (given.offsets != nullptr) gemm.offsets = at(given.offsets, "i32", {local + 1});
     if (bytes) gemm.input_scales = scales(given, cast);
     return gemm;
+  }
+  Tensor shared(const SharedExpert& given) const {
+    return at(given.output, name(of_.exchange.args().combine_type), {given.tokens, given.hidden});
   }
 
  private:
@@ -138,6 +150,28 @@ GroupedGemm grouped_gemm(const char* argument, nb::handle function, const LayerO
   };
 }
 
+// Tensors and functions of a call, which the caller holds until it returns.
+struct Given {
+  nb::handle output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, shared, observe;
+};
+
+SharedRows shared_rows(const Given& of_call, const LayerOfExchange& of, const Tensor& workspace) {
+  if (of_call.shared.is_none()) return {};
+  if (PyCallable_Check(of_call.shared.ptr()) == 0) reject_type("shared: must be a function of a SharedExpert, or None");
+  return [of_call, views = Views(of, workspace)](const SharedExpert& given) {
+    raising([&] {
+      of_call.shared(nb::cast(PyShared{.input = nb::borrow(of_call.input),
+                                       .scales = nb::borrow(of_call.scales),
+                                       .residual = nb::borrow(of_call.residual),
+                                       .output = views.shared(given),
+                                       .tokens = given.tokens,
+                                       .hidden = given.hidden,
+                                       .num_sms = given.num_sms,
+                                       .stream = reinterpret_cast<std::uintptr_t>(given.stream)}));
+    });
+  };
+}
+
 // An exception of the function leaves the layer's call, as one of a GEMM does.
 LayerObserver observer(nb::handle function) {
   if (function.is_none()) return {};
@@ -162,11 +196,6 @@ void* aligned(const Tensor& workspace) {
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
   return workspace.data + (kWorkspaceAlignment - address % kWorkspaceAlignment) % kWorkspaceAlignment;
 }
-
-// Tensors and functions of a call, which the caller holds until it returns.
-struct Given {
-  nb::handle output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, observe;
-};
 
 void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, const char* schedule, nb::handle rounds,
          nb::handle stream, std::uint32_t tag) {
@@ -198,6 +227,7 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, c
     call.workspace = aligned(workspace);
     call.up = grouped_gemm("up", given.up, of, workspace);
     call.down = grouped_gemm("down", given.down, of, workspace);
+    call.shared = shared_rows(given, of, workspace);
     call.observe = observer(given.observe);
     call.schedule = value_of<LayerSchedule>("schedule", schedule);
     call.rounds = division.rounds();
@@ -260,6 +290,24 @@ DLPack, and views of the layer's workspace.)doc")
               "If the input has scales: shaped like it in scale_order \"rows\", else of one dimension.")
       .def_ro("offsets", &PyGemm::offsets, "i32 [local experts + 1], if contiguous.");
 
+  nb::class_<PyShared>(module, "SharedExpert",
+                       nb::type_slots(collected<PyShared, &PyShared::input, &PyShared::scales, &PyShared::residual>),
+                       R"doc(
+The shared expert of a layer, for the caller to make: enqueued on `stream`, or made before the function returns on CPU
+ranks. For each of this rank's tokens:
+
+    output row = the shared expert's row of the input row, plus the residual's row if there is one
+
+input, scales and residual are the objects that run() was given, output a weft.Tensor in the layer's workspace.)doc")
+      .def_ro("input", &PyShared::input, "[tokens, hidden].")
+      .def_ro("scales", &PyShared::scales, "Or None.")
+      .def_ro("residual", &PyShared::residual, "[tokens, hidden], or None.")
+      .def_ro("output", &PyShared::output, "[tokens, hidden] of combine_type.")
+      .def_ro("tokens", &PyShared::tokens)
+      .def_ro("hidden", &PyShared::hidden)
+      .def_ro("num_sms", &PyShared::num_sms, "Processors that it may use; 0: all.")
+      .def_ro("stream", &PyShared::stream, "An address; 0 on CPU ranks.");
+
   nb::class_<PyLayer>(module, "MoeLayer", R"doc(
 A whole layer of experts over an exchange: dispatch, up and gate GEMM, silu(gate) · up, down GEMM, combine. The parts run
 one after the other or in rounds, all with the same bits. The GEMMs are the caller's functions.
@@ -290,8 +338,8 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
              nb::handle up, nb::handle down, nb::handle workspace, nb::handle scales, nb::handle residual,
              const char* schedule, nb::handle rounds, std::uint32_t most_tokens, nb::handle stream, std::uint32_t tag,
              int send_num_sms, int recv_num_sms, int combine_send_num_sms, int combine_recv_num_sms, int up_num_sms,
-             int down_num_sms, bool alone_by_size, nb::handle observe) {
-            run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, observe},
+             int down_num_sms, bool alone_by_size, nb::handle observe, nb::handle shared, int shared_num_sms) {
+            run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, shared, observe},
                 {.most_tokens = most_tokens,
                  .send_num_sms = send_num_sms,
                  .recv_num_sms = recv_num_sms,
@@ -299,7 +347,8 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
                  .combine_recv_num_sms = combine_recv_num_sms,
                  .alone_by_size = alone_by_size,
                  .up_num_sms = up_num_sms,
-                 .down_num_sms = down_num_sms},
+                 .down_num_sms = down_num_sms,
+                 .shared_num_sms = shared_num_sms},
                 schedule, rounds, stream, tag);
           },
           nb::arg("output"), nb::arg("input"), nb::arg("topk_ids"), nb::arg("topk_weights") = nb::none(), nb::kw_only(),
@@ -308,7 +357,7 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("send_num_sms") = 0,
           nb::arg("recv_num_sms") = 0, nb::arg("combine_send_num_sms") = 0, nb::arg("combine_recv_num_sms") = 0,
           nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0, nb::arg("alone_by_size") = false,
-          nb::arg("observe") = nb::none(),
+          nb::arg("observe") = nb::none(), nb::arg("shared") = nb::none(), nb::arg("shared_num_sms") = 0,
           nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
                   "up: collections.abc.Callable[[ExpertGemm], object], "
                   "down: collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
@@ -316,7 +365,9 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
                   "stream: object = None, tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, "
                   "combine_send_num_sms: int = 0, combine_recv_num_sms: int = 0, up_num_sms: int = 0, "
                   "down_num_sms: int = 0, alone_by_size: bool = False, "
-                  "observe: collections.abc.Callable[[str, int, bool, int], object] | None = None) -> None"),
+                  "observe: collections.abc.Callable[[str, int, bool, int], object] | None = None, "
+                  "shared: collections.abc.Callable[[SharedExpert], object] | None = None, "
+                  "shared_num_sms: int = 0) -> None"),
           R"doc(
 output = for each of this rank's tokens the weighted sum of what its experts make of it, then the residual. Collective,
 like the exchange's dispatch and combine, and so are tensors and errors.
@@ -324,6 +375,8 @@ like the exchange's dispatch and combine, and so are tensors and errors.
 up, down: functions that make, or enqueue, the GEMM that they are given (weft.ExpertGemm). They are called in the calling
 thread before run() returns, in a captured graph only while it is captured. An exception of theirs leaves run() with the
 call unfinished; the other ranks end at once, and their errors name this rank, the GEMM and its round.
+shared: like them, for the shared expert (weft.SharedExpert): beside everything in front of combine, or of its wait. Its
+rows take the place of the residual, which it adds itself. It is not called on a rank without tokens.
 workspace: bytes of any tensor, workspace_bytes of them, for this call alone until it has run.
 schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combine of different rounds at once;
 "combine_rounds", only combine beside the down GEMM; "automatic", as the tuning table for such a layer and most_tokens
@@ -332,7 +385,8 @@ most_tokens: as in dispatch. The numbers of processors are those of DeepEP's pul
 table. alone_by_size: those of dispatch and combine hold only for parts that GEMMs of the call run beside; the others
 are chosen by size.
 observe: for traces, called in front of each part and behind it. It takes the part's name ("dispatch wait"), its round,
-whether it begins, and its stream as an integer. It may record events there.)doc")
+whether it begins, and its stream as an integer. It may record events there.
+shared_num_sms: as up_num_sms.)doc")
       .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),
            nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
            nb::arg("down_num_sms") = 0,

@@ -28,6 +28,23 @@ struct Mirror<weft_expert_gemm> {
 };
 
 template <>
+struct Mirror<weft_shared_expert> {
+  using Cpp = SharedExpert;
+  static constexpr const char* name = "weft_shared_expert";
+  static constexpr std::size_t least = sizeof(weft_shared_expert);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    copy(c.input, cpp.input);
+    copy(c.scales, cpp.scales);
+    copy(c.residual, cpp.residual);
+    copy(c.output, cpp.output);
+    copy(c.tokens, cpp.tokens);
+    copy(c.hidden, cpp.hidden);
+    copy(c.stream, cpp.stream);
+    copy(c.num_sms, cpp.num_sms);
+  }
+};
+
+template <>
 struct Mirror<weft_layer_part> {
   using Cpp = LayerPart;
   static constexpr const char* name = "weft_layer_part";
@@ -79,20 +96,31 @@ struct Mirror<weft_moe_layer_call> {
     copy(c.down_num_sms, cpp.down_num_sms);
     copy(c.most_tokens, cpp.most_tokens);
     copy(c.alone_by_size, cpp.alone_by_size);
+    copy(c.shared_num_sms, cpp.shared_num_sms);
   }
 };
 
 namespace {
 
+// Calls the caller's function with what C calls `Told`.
+template <class Told, class Function, class Given>
+void call_back(const char* name, Function function, void* context, const Given& given) {
+  Told told = {};
+  Mirror<Told>::fields(told, given, ToC());
+  told.size = sizeof(told);
+  const weft_code code = function(context, &told);
+  if (code == WEFT_OK) return;
+  throw Error(enumerator<Errc>(code), fmt::format("{} has returned code {}", name, static_cast<int>(code)));
+}
+
 GroupedGemm gemm_of(const char* name, weft_grouped_gemm given, void* context) {
   if (given == nullptr) return {};
-  return [=](const ExpertGemm& gemm) {
-    weft_expert_gemm told = {};
-    Mirror<weft_expert_gemm>::fields(told, gemm, ToC());
-    told.size = sizeof(told);
-    const weft_code code = given(context, &told);
-    if (code == WEFT_OK) return;
-    throw Error(enumerator<Errc>(code), fmt::format("{}: the GEMM has returned code {}", name, static_cast<int>(code)));
+  return [=](const ExpertGemm& gemm) { call_back<weft_expert_gemm>(name, given, context, gemm); };
+}
+SharedRows shared_of(weft_shared_rows given, void* context) {
+  if (given == nullptr) return {};
+  return [=](const SharedExpert& expert) {
+    call_back<weft_shared_expert>("shared: the function", given, context, expert);
   };
 }
 
@@ -112,8 +140,9 @@ weft_code run(Part part, const weft_moe_layer* layer, const weft_moe_layer_call*
   return guarded([&] {
     const weft_moe_layer_call full = whole(given);
     MoeLayerCall call = cpp_of(full);
-    call.up = gemm_of("up", full.up, full.context);
-    call.down = gemm_of("down", full.down, full.context);
+    call.up = gemm_of("up: the GEMM", full.up, full.context);
+    call.down = gemm_of("down: the GEMM", full.down, full.context);
+    call.shared = shared_of(full.shared, full.context);
     call.observe = observer_of(full.observe, full.context);
     (at("layer", layer).layer.*part)(call);
   });

@@ -107,7 +107,7 @@ const char* weft_scale_order_name(weft_scale_order order) {
   return name_of(order, weft::ScaleOrder::columns);
 }
 const char* weft_layer_part_which_name(weft_layer_part_which which) {
-  return name_of(which, weft::LayerPart::Which::combine_wait);
+  return name_of(which, weft::LayerPart::Which::shared);
 }
 const char* weft_layer_schedule_name(weft_layer_schedule schedule) {
   return name_of(schedule, weft::LayerSchedule::automatic);

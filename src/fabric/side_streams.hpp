@@ -10,7 +10,7 @@ namespace weft::detail {
 // On CPU ranks there are none, as every call has ended when it returns.
 class SideStreams {
  public:
-  static constexpr int kCount = 2;
+  static constexpr int kCount = 3;
   virtual ~SideStreams() = default;
   virtual Stream stream(int number) const {
     static_cast<void>(number);

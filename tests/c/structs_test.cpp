@@ -49,9 +49,10 @@ static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args,
 static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, rank_prefix), 8));
 static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, round), 4));
 static_assert(ends_with<weft_expert_gemm>(offsetof(weft_expert_gemm, reserved), 4));
+static_assert(ends_with<weft_shared_expert>(offsetof(weft_shared_expert, reserved), 4));
 static_assert(ends_with<weft_moe_layer_args>(offsetof(weft_moe_layer_args, down_cast), 4));
 static_assert(ends_with<weft_layer_part>(offsetof(weft_layer_part, stream), 8));
-static_assert(ends_with<weft_moe_layer_call>(offsetof(weft_moe_layer_call, reserved), 4));
+static_assert(ends_with<weft_moe_layer_call>(offsetof(weft_moe_layer_call, shared), 8));
 
 // A struct is followed by canaries, which nobody writes.
 template <class T>

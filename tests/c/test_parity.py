@@ -175,7 +175,7 @@ class Parity(unittest.TestCase):
         structs, python = structs_of(self.cpp), text_of("python/core/layer.cpp", "python/core/binding.hpp")
         torch = text_of("python/weft/torch/layer.py")
         of_tensors = {"topk_ids_are_i64", "tokens", "input_columns", "output_columns"}
-        for struct in ("MoeLayerArgs", "MoeLayerCall", "ExpertGemm"):
+        for struct in ("MoeLayerArgs", "MoeLayerCall", "ExpertGemm", "SharedExpert"):
             fields = {name for _, name in structs[struct]} - of_tensors
             self.assertGreater(len(fields), 1)
             self.assertEqual({name for name in fields if f'"{name}"' not in python}, set(), struct)

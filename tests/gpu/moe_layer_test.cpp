@@ -1,8 +1,11 @@
 // Layers of experts on GPU ranks, with GEMMs in plain loops.
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/graph.hpp"
+#include "gpu/support/kernels.hpp"
 #include "gpu/support/plain_gemm.hpp"
 #include "support/moe_layers.hpp"
 #include "support/ranks.hpp"
@@ -35,14 +38,18 @@ class GpuLayer {
     detail::check_cuda(cudaMemsetAsync(workspace_, 0x5a, layer_.workspace_bytes(), gpu_.stream()), "cudaMemset");
     gpu_.synchronize();
   }
+  // The input rows are added to the experts' sums: as a residual, or by a shared expert.
+  enum class Added { nothing, residual, shared };
   // Only enqueues.
-  void run(const PreparedMoe& p, const LayerOrder& order) const {
+  void run(const PreparedMoe& p, const LayerOrder& order, Added added = Added::nothing) const {
     MoeLayerCall call =
         layer_call(moe_.dispatch_args(p, gpu_.stream()), moe_.combine_args(p, {}, gpu_.stream()), order, workspace_);
     call.output = output_;
     call.up = [&](const ExpertGemm& of) { gemm(of, exchange_.args().cast); };
     call.down = [&](const ExpertGemm& of) { gemm(of, down_cast_); };
     call.stream = gpu_.stream();
+    if (added == Added::residual) call.residual = call.input;
+    if (added == Added::shared) call.shared = copy_slowly;
     call.send_num_sms = call.recv_num_sms = call.combine_send_num_sms = call.combine_recv_num_sms = blocks_;
     layer_.run(call);
   }
@@ -57,6 +64,13 @@ class GpuLayer {
   }
 
  private:
+  // Slower than all other parts: who does not wait for it finds none of its rows.
+  static void copy_slowly(const SharedExpert& of) {
+    delay(std::chrono::milliseconds(1), of.stream);
+    detail::check_cuda(cudaMemcpyAsync(of.output, of.input, std::size_t{of.tokens} * of.hidden * 2,
+                                       cudaMemcpyDeviceToDevice, of.stream),
+                       "a copy");
+  }
   void gemm(const ExpertGemm& of, RowCast cast) const {
     enqueue({.gemm = of,
              .first_global = exchange_.experts().empty() ? 0 : exchange_.experts()[0],
@@ -115,6 +129,41 @@ TEST_P(GpuLayers, EveryScheduleHasTheSameBits) {
           graph.launch(gpu.stream());
           expect_bytes(layer.output(other), plain_of_other, "the graph with another routing");
         }
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+// A shared expert has a stream of its own, in eager calls and in graphs. Its rows have the bits of a residual.
+TEST_P(GpuLayers, SharedExpertsHaveTheBitsOfTheUnsplitOrder) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  if (world.shared()) GTEST_SKIP() << "ranks that share a GPU have one stream each";
+  using Added = GpuLayer::Added;
+  for (const std::vector<LayerCase>& cases : layers_of_every_kind(ranks)) {
+    const PreparedMoe first = prepare(cases[0].call, ranks, 7), other = prepare(cases[0].call, ranks, 8);
+    const std::vector<LayerOrder> orders = every_order(cases[0].call.args, ranks);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      MoeExchange exchange = MoeExchange::create(communicator, cases[0].call.args);
+      GpuLayer layer(gpu, communicator, exchange, cases[0], 4);
+      const auto made = [&](const PreparedMoe& p, const LayerOrder& order, Added added) {
+        layer.fill(p);
+        layer.run(p, order, added);
+        return layer.output(p);
+      };
+      const Bytes of_first = made(first, orders[0], Added::residual),
+                  of_other = made(other, orders[0], Added::residual);
+      for (const LayerOrder& order : {orders[0], orders[3], orders[4]}) {
+        const std::string words(name(order.schedule));
+        expect_bytes(made(first, order, Added::shared), of_first, words);
+        const Graph graph(gpu, [&] { layer.run(first, order, Added::shared); });
+        layer.fill(other);
+        graph.launch(gpu.stream());
+        expect_bytes(layer.output(other), of_other, "a graph of " + words + " with other rows");
+        layer.fill(first);
+        graph.launch(gpu.stream());
+        expect_bytes(layer.output(first), of_first, "a graph of " + words);
       }
       free_together(gpu, exchange);
     }));

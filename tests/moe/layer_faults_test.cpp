@@ -37,11 +37,18 @@ std::vector<BrokenPart> broken_parts(std::uint32_t ranks) {
           {rounds, Part::dispatch_wait, 2, "layer: dispatch wait, round 2 of 0 to 2: it is broken"},
           {rounds, Part::down, 2, "layer: down, round 2 of 0 to 2: it is broken"},
           {combine, Part::up, 0, "layer: up: it is broken"},
-          {combine, Part::down, 1, "layer: down, round 1 of 0 to 2: it is broken"}};
+          {combine, Part::down, 1, "layer: down, round 1 of 0 to 2: it is broken"},
+          {plain, Part::shared, 0, "layer: shared expert: it is broken"},
+          {rounds, Part::shared, 0, "layer: shared expert: it is broken"},
+          {combine, Part::shared, 0, "layer: shared expert: it is broken"}};
 }
 
-// GEMMs throw by themselves; other parts as their observer throws in front of them.
+// GEMMs and the shared expert throw by themselves; other parts as their observer throws in front of them.
 void break_part(MoeLayerCall& call, const BrokenPart& broken) {
+  if (broken.part == Part::shared) {
+    call.shared = [](const SharedExpert&) { throw std::runtime_error("it is broken"); };
+    return;
+  }
   if (broken.part == Part::up || broken.part == Part::down) {
     GroupedGemm& gemm = broken.part == Part::up ? call.up : call.down;
     gemm = [gemm, round = broken.round](const ExpertGemm& of) {
@@ -123,22 +130,27 @@ TEST(MoeLayerFaults, ExceptionsBehindTheLastSumsAreToldInTheNextCall) {
   }
 }
 
-// A GEMM's own calls may fail on another communicator, whose record ends nobody here.
+// The caller's functions may make calls on another communicator, whose record ends nobody here.
 TEST(MoeLayerFaults, FaultsOfAnotherCommunicatorAreTold) {
   const LayerCase of = layers_of_every_kind(2)[0][0];
   const PreparedMoe p = prepare(of.call, 2, 3);
   Fault elsewhere;
   elsewhere.rank = 0;
-  const std::vector<Ending> endings =
-      run_world(2, cpu_config(std::chrono::nanoseconds(0)), [&](Communicator& communicator, int rank) {
-        const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
-        CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
-        MoeLayerCall call = moe.call({LayerSchedule::plain, {}});
-        if (rank == 1) call.up = [&](const ExpertGemm&) { throw Error(elsewhere, "another one has failed"); };
-        moe.layer().run(call);
-      });
-  EXPECT_EQ(endings[1].what, "another one has failed");
-  expect_says(endings[0].what, "layer: up: another one has failed");
+  for (const bool shared : {false, true}) {
+    const std::vector<Ending> endings =
+        run_world(2, cpu_config(std::chrono::seconds(5)), [&](Communicator& communicator, int rank) {
+          const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+          CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+          MoeLayerCall call = moe.call({LayerSchedule::plain, {}});
+          const auto fail = [&](const auto&) { throw Error(elsewhere, "another one has failed"); };
+          if (rank == 1 && !shared) call.up = fail;
+          if (rank == 1 && shared) call.shared = fail;
+          moe.layer().run(call);
+        });
+    EXPECT_EQ(endings[1].what, "another one has failed");
+    expect_says(endings[0].what,
+                std::string("layer: ") + (shared ? "shared expert" : "up") + ": another one has failed");
+  }
 }
 
 // All ranks fail alike, so nobody waits. The rest of their calls is void after release().

@@ -317,7 +317,8 @@ TEST(MoeLayersOfTwo, NumbersOfProcessorsOutOfRangeAreRejectedBeforeAnythingRuns)
       {&MoeLayerCall::combine_send_num_sms, "combine_send_num_sms: ", no_blocks, blocks, of_blocks},
       {&MoeLayerCall::combine_recv_num_sms, "combine_recv_num_sms: ", no_blocks, blocks, of_blocks},
       {&MoeLayerCall::up_num_sms, "up_num_sms: ", no_budget, budget, of_budget},
-      {&MoeLayerCall::down_num_sms, "down_num_sms: ", no_budget, budget, of_budget}};
+      {&MoeLayerCall::down_num_sms, "down_num_sms: ", no_budget, budget, of_budget},
+      {&MoeLayerCall::shared_num_sms, "shared_num_sms: ", no_budget, budget, of_budget}};
   const LayerCase of = layers_of_every_kind(2)[0][0];
   const PreparedMoe p = prepare(of.call, 2, 3);
   const LayerOrder plain{LayerSchedule::plain, {}}, rounds{LayerSchedule::rounds, {1, 3}},

@@ -208,13 +208,15 @@ class Threads(unittest.TestCase):
         def work(made: weft.Communicator, device: str) -> None:
             layer = Layer(weft.torch.Group(made.world), device)
             # Ranks that share a GPU must not have several streams, which may wait in one queue.
-            for schedule, rounds in SCHEDULES if GPUS >= RANKS else SCHEDULES[:1]:
+            apart = GPUS >= RANKS
+            ways = [(*way, shared) for way in SCHEDULES for shared in (False, True)] if apart else [(*SCHEDULES[0], False)]
+            for schedule, rounds, shared in ways:
                 expected = layer.expected()
-                self.assertTrue(torch.equal(layer.run(schedule, rounds), expected), schedule)
+                self.assertTrue(torch.equal(layer.run(schedule, rounds, shared=shared), expected), schedule)
                 torch.cuda.synchronize()
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
-                    result = layer.run(schedule, rounds)
+                    result = layer.run(schedule, rounds, shared=shared)
                 for _ in range(3):
                     layer.case.tokens.add_(1)
                     expected = layer.expected()

@@ -219,6 +219,8 @@ def call_of(case: Case, me: int, layer: weft.MoeLayer, **changed: Any) -> dict[s
     ("changed", "error", "text"),
     [
         ({"up": 5}, TypeError, "up: must be a function"),
+        ({"shared": 5}, TypeError, "shared: must be a function of a SharedExpert, or None"),
+        ({"shared_num_sms": 257}, weft.Error, "shared_num_sms: 257 is not between 0 and 256"),
         ({"workspace": np.zeros(8, np.uint8)}, weft.Error, "workspace: 8 bytes; it must be"),
         ({"rounds": 2}, weft.Error, "rounds.count: 2 is not 1, and the schedule is automatic"),
         ({"combine_recv_num_sms": 1}, weft.Error, "combine_recv_num_sms: 1 is not 0 or 2"),
@@ -257,7 +259,10 @@ def test_layers_that_cannot_be() -> None:
     run_ranks(1, work)
 
 
-def test_an_exception_of_a_gemm_is_passed_on() -> None:
+@pytest.mark.parametrize(
+    ("function", "part"), [("down", "down, round 1 of 0 to 1: ZeroDivisionError: down"), ("shared", "shared expert: ZeroDivisionError: 3")]
+)
+def test_an_exception_of_a_function_is_passed_on(function: str, part: str) -> None:
     """The rank that raises names its own error; the other one learns at once where it was: there is no deadline."""
     case = Case(2, "expert_masked")
 
@@ -268,15 +273,19 @@ def test_an_exception_of_a_gemm_is_passed_on() -> None:
             if gemm.round == 1:
                 raise ZeroDivisionError(gemm.which)
 
-        given = call_of(case, rank.rank, layer, schedule="rounds", rounds=2)
+        def broken_shared(expert: weft.SharedExpert) -> None:
+            raise ZeroDivisionError(expert.num_sms)
+
+        given = call_of(case, rank.rank, layer, schedule="rounds", rounds=2, shared_num_sms=3)
+        wrong = {"down": broken} if function == "down" else {"shared": broken_shared}
         with pytest.raises((ZeroDivisionError, weft.Error)) as raised:
-            layer.run(**given | ({"down": broken} if rank.rank == 0 else {}))
+            layer.run(**given | (wrong if rank.rank == 0 else {}))
         return f"{raised.value.code} {raised.value}" if isinstance(raised.value, weft.Error) else str(raised.value)
 
     said = run_ranks(2, work, weft.Config(device="cpu", deadline=0))
-    assert said[0] == "down"
+    assert said[0] == ("down" if function == "down" else "3")
     assert said[1].startswith("Errc.mismatch")
-    assert "peer 0 called a call that it rejected (layer: down, round 1 of 0 to 1: ZeroDivisionError: down)" in said[1]
+    assert f"peer 0 called a call that it rejected (layer: {part})" in said[1]
 
 
 @pytest.mark.parametrize(

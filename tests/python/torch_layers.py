@@ -16,7 +16,9 @@ from torch_layer_cases import SCHEDULES, Layer
 def test_a_layer_has_the_bits_of_its_parts(ranks: int, schedule: str, rounds: int) -> None:
     def work(rank: weft.Communicator) -> None:
         made = Layer(weft.torch.Group(rank.world))
-        assert bits(made.run(schedule, rounds)) == bits(made.expected())
+        for shared in (False, True):
+            assert bits(made.run(schedule, rounds, shared=shared)) == bits(made.expected())
+            assert made.shared_calls == int(shared)
         assert made.rounds_seen == set(range(rounds if schedule == "rounds" else 1))
 
     run_ranks(ranks, work)
@@ -63,9 +65,19 @@ def test_gradients_are_refused_and_compilers_step_aside() -> None:
         def down(gemm: weft.torch.ExpertGemm) -> None:
             gemm.output[:] = gemm.input * weights
 
-        made.down = down  # type: ignore[method-assign]
+        made.down, right = down, made.down  # type: ignore[method-assign]
         with pytest.raises(RuntimeError, match="weft has no gradients"):
             made.run("plain", 1)
+        rank.release()  # voids the rest of that call
+        rank.acquire()
+        made.down = right  # type: ignore[method-assign]
+
+        def shared(expert: weft.torch.SharedExpert) -> None:
+            expert.output[:] = expert.input * weights
+
+        made.shared = shared  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="weft has no gradients"):
+            made.run("plain", 1, shared=True)
 
     run_ranks(1, work)
 

@@ -29,6 +29,18 @@ weft_code down(void* context, const weft_expert_gemm* gemm) {
   return call_gemm(static_cast<const MoeLayerCall*>(context)->down, *gemm);
 }
 
+weft_code shared(void* context, const weft_shared_expert* given) {
+  static_cast<const MoeLayerCall*>(context)->shared({.input = given->input,
+                                                     .scales = given->scales,
+                                                     .residual = given->residual,
+                                                     .output = given->output,
+                                                     .tokens = given->tokens,
+                                                     .hidden = given->hidden,
+                                                     .num_sms = given->num_sms,
+                                                     .stream = given->stream});
+  return WEFT_OK;
+}
+
 void observe(void* context, const weft_layer_part* part) {
   static_cast<const MoeLayerCall*>(context)->observe({.which = static_cast<LayerPart::Which>(part->which),
                                                       .round = part->round,
@@ -63,6 +75,8 @@ weft_moe_layer_call c_of(const MoeLayerCall& call) {
   c.up_num_sms = call.up_num_sms;
   c.down_num_sms = call.down_num_sms;
   c.alone_by_size = call.alone_by_size ? 1 : 0;
+  c.shared = call.shared == nullptr ? nullptr : shared;
+  c.shared_num_sms = call.shared_num_sms;
   c.observe = call.observe == nullptr ? nullptr : observe;
   return c;
 }

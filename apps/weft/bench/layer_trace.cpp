@@ -11,19 +11,20 @@ using Which = LayerPart::Which;
 constexpr double kNone = -1;
 
 // Rows of the picture.
-enum Lane : std::uint8_t { layer, callers, there, back };
-constexpr std::array<std::string_view, 4> kLanes = {"layer", "caller's stream", "dispatch's stream",
-                                                    "combine's stream"};
+enum Lane : std::uint8_t { layer, callers, there, back, shared };
+constexpr std::array<std::string_view, 5> kLanes = {"layer", "caller's stream", "dispatch's stream", "combine's stream",
+                                                    "shared expert's stream"};
 
 Lane lane_of(Which which) {
   if (which == Which::dispatch_send || which == Which::dispatch_wait) return there;
   if (which == Which::combine_send || which == Which::combine_wait) return back;
+  if (which == Which::shared) return shared;
   return callers;
 }
 
 bool has_rounds(Which which) {
   return which != Which::dispatch && which != Which::dispatch_send && which != Which::combine &&
-         which != Which::combine_wait;
+         which != Which::combine_wait && which != Which::shared;
 }
 
 std::string in_words(const TracedPart& part) {
@@ -35,12 +36,12 @@ std::string in_words(const TracedPart& part) {
 }  // namespace
 
 std::vector<double> as_numbers(const std::vector<TracedPart>& parts, std::uint32_t rounds) {
-  constexpr std::size_t kShared = 4, kOfRound = 5;  // parts at most
+  constexpr std::size_t kOfAll = 4, kOfRound = 5;  // parts at most
   std::vector<double> numbers;
   for (const TracedPart& part : parts)
     numbers.insert(numbers.end(),
                    {static_cast<double>(part.which), static_cast<double>(part.round), part.begin, part.end});
-  numbers.resize(4 * (kShared + kOfRound * rounds), kNone);
+  numbers.resize(4 * (kOfAll + kOfRound * rounds), kNone);
   return numbers;
 }
 

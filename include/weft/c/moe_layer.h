@@ -37,6 +37,22 @@ typedef struct weft_expert_gemm {
 // Returns WEFT_OK, or another code, with which the layer's call then ends. `context` is the call's.
 typedef weft_code (*weft_grouped_gemm)(void* context, const weft_expert_gemm* gemm);
 
+// The arguments of the caller's shared expert; `size` is the library's.
+typedef struct weft_shared_expert {
+  size_t size;
+  const void* input;
+  const void* scales;
+  const void* residual;
+  void* output;
+  uint32_t tokens;
+  uint32_t hidden;
+  weft_stream stream;
+  int32_t num_sms;
+  int32_t reserved;
+} weft_shared_expert;
+// As weft_grouped_gemm.
+typedef weft_code (*weft_shared_rows)(void* context, const weft_shared_expert* expert);
+
 typedef int32_t weft_layer_part_which;
 enum {
   WEFT_PART_DISPATCH,
@@ -47,7 +63,8 @@ enum {
   WEFT_PART_DOWN,
   WEFT_PART_COMBINE,
   WEFT_PART_COMBINE_SEND,
-  WEFT_PART_COMBINE_WAIT
+  WEFT_PART_COMBINE_WAIT,
+  WEFT_PART_SHARED
 };
 const char* weft_layer_part_which_name(weft_layer_part_which which);
 
@@ -80,7 +97,7 @@ typedef struct weft_moe_layer_call {
   void* workspace;
   weft_grouped_gemm up;
   weft_grouped_gemm down;
-  void* context;  // of both GEMMs and of the observer
+  void* context;  // of both GEMMs, of the shared expert and of the observer
   weft_stream stream;
   const uint32_t* rounds_experts;  // [rounds], or null
   uint32_t rounds;                 // ExpertRounds::count
@@ -97,7 +114,8 @@ typedef struct weft_moe_layer_call {
   uint32_t most_tokens;
   weft_layer_observer observe;  // or null
   weft_flag alone_by_size;
-  int32_t reserved;
+  int32_t shared_num_sms;
+  weft_shared_rows shared;  // or null
 } weft_moe_layer_call;
 weft_code weft_moe_layer_call_init(weft_moe_layer_call* call, size_t size);
 

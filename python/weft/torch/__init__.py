@@ -18,6 +18,15 @@ from weft.torch._communicator import communicator
 from weft.torch.exchange import Exchange, symmetric_tensor
 from weft.torch._counts import Counts
 from weft.torch.group import Group
-from weft.torch.layer import ExpertGemm, MoeLayer
+from weft.torch.layer import ExpertGemm, MoeLayer, SharedExpert
 
-__all__ = ["Counts", "Exchange", "ExpertGemm", "Group", "MoeLayer", "communicator", "symmetric_tensor"]
+__all__ = [
+    "Counts",
+    "Exchange",
+    "ExpertGemm",
+    "Group",
+    "MoeLayer",
+    "SharedExpert",
+    "communicator",
+    "symmetric_tensor",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,49 @@ def _for_torch(function: Callable[[ExpertGemm], object]) -> Callable[[_core.Expe
     return given
 
 
+@dataclass(frozen=True)
+class SharedExpert:
+    """A weft.SharedExpert whose tensors are torch's. On GPUs its work goes to the current stream."""
+
+    input: torch.Tensor
+    output: torch.Tensor
+    scales: torch.Tensor | None
+    residual: torch.Tensor | None
+    tokens: int
+    hidden: int
+    num_sms: int
+
+
+def _shared_for_torch(
+    function: Callable[[SharedExpert], object], device: torch.device
+) -> Callable[[_core.SharedExpert], None]:
+    def given(expert: _core.SharedExpert) -> None:
+        inputs: Any = expert  # run()'s own tensors
+        of_torch = SharedExpert(
+            input=inputs.input,
+            output=_tensor(expert.output),
+            scales=inputs.scales,
+            residual=inputs.residual,
+            tokens=expert.tokens,
+            hidden=expert.hidden,
+            num_sms=expert.num_sms,
+        )
+        with _on(expert.stream, device):
+            function(of_torch)
+        operators.refuse_gradients((of_torch.output,))  # of weights that the function knows
+
+    return given
+
+
+def _on(stream: int, device: torch.device) -> AbstractContextManager[object]:
+    if device.type != "cuda":
+        return nullcontext()
+    made: AbstractContextManager[object] = torch.cuda.stream(
+        torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]  # torch has no types for it
+    )
+    return made
+
+
 class MoeLayer:
     """A weft.MoeLayer for tensors of torch, whose docstrings hold.
 
@@ -88,6 +132,7 @@ class MoeLayer:
         *,
         up: Callable[[ExpertGemm], object],
         down: Callable[[ExpertGemm], object],
+        shared: Callable[[SharedExpert], object] | None = None,
         workspace: torch.Tensor | None = None,
         scales: torch.Tensor | None = None,
         residual: torch.Tensor | None = None,
@@ -101,9 +146,10 @@ class MoeLayer:
     ) -> None:
         """output = for each token the weighted sum of what its experts make of it, then the residual.
 
-        up, down: functions that enqueue the GEMM that they are given on the current stream. workspace: None takes one
-        from torch's allocator. num_sms: send_num_sms, … and alone_by_size as in weft.MoeLayer.run. observe: as there,
-        and torch.cuda.ExternalStream makes a stream of its number.
+        up, down: functions that enqueue the GEMM that they are given on the current stream. shared: likewise, and the
+        current stream is then one of the layer's: tensors that the function makes are freed behind its own work there.
+        workspace: None takes one from torch's allocator. num_sms: send_num_sms, … and alone_by_size as in
+        weft.MoeLayer.run. observe: as there, and torch.cuda.ExternalStream makes a stream of its number.
         """
         operators.refuse_gradients((output, input, topk_weights, scales, residual))
         if workspace is None:
@@ -118,6 +164,7 @@ class MoeLayer:
             topk_weights,
             up=_for_torch(up),
             down=_for_torch(down),
+            shared=None if shared is None else _shared_for_torch(shared, input.device),
             workspace=workspace,
             scales=scales,
             residual=residual,

@@ -17,6 +17,7 @@ void check_processors(const LayerState& layer, const MoeLayerCall& call) {
   };
   of_gemm("up_num_sms", call.up_num_sms);
   of_gemm("down_num_sms", call.down_num_sms);
+  of_gemm("shared_num_sms", call.shared_num_sms);
   const bool ring = layer.state.takes_ring(call.most_tokens);
   const auto of_exchange = [&](const char* name, int given) {
     check_exchange_blocks(layer.state.dispatch_channel(), name, given, ring);

@@ -40,6 +40,7 @@ MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
   // The caller's own functions are called, which may have a state.
   if (call.up) made.up = std::cref(call.up);
   if (call.down) made.down = std::cref(call.down);
+  if (call.shared) made.shared = std::cref(call.shared);
   if (call.observe) made.observe = std::cref(call.observe);
   if (call.schedule != LayerSchedule::automatic || call.rounds.count != 1 || call.rounds.experts != nullptr)
     return made;

@@ -66,7 +66,7 @@ class LayerRun {
     if (call_.schedule == LayerSchedule::combine_rounds) return combine_in_rounds();
     plain();
   }
-  // Whether an exception of make() comes from a part that Weft makes, and not from a GEMM or the observer.
+  // Whether an exception of make() comes from a part that Weft makes, and not from the caller's functions.
   bool weft_failed() const { return weft_runs_; }
   // After an exception of make(). Peers wait for this rank's sums, or for its dispatch: of this call or, if the sums
   // are on their way, of the next one. They are told why it gives up, and where. The caller's stream comes behind what
@@ -84,6 +84,10 @@ class LayerRun {
 
  private:
   using Which = LayerPart::Which;
+  // The layer's streams: of dispatch and of combine in rounds, and of the shared expert.
+  static constexpr int kThere = 0, kBack = 1, kShared = 2;
+
+  bool has_shared() const { return call_.shared != nullptr && call_.tokens != 0; }
   // Makes a part, and tells the observer.
   template <class Make>
   void part(Which which, std::uint32_t round, Stream stream, Make make) {
@@ -94,7 +98,7 @@ class LayerRun {
     round_ = round;
     tell(true);
     tells_itself_ = tells_peers(which, round);
-    weft_runs_ = which != Which::up && which != Which::down;
+    weft_runs_ = which != Which::up && which != Which::down && which != Which::shared;
     make();
     tells_itself_ = weft_runs_ = false;
     sent_ |= which == Which::dispatch || which == Which::dispatch_send;
@@ -127,25 +131,50 @@ class LayerRun {
     forked_[static_cast<std::size_t>(number)] = true;
   }
 
+  // The shared expert begins beside what follows; its rows are there behind join_shared().
+  void fork_shared() {
+    if (has_shared()) fork(kShared);
+  }
+  void join_shared(Stream behind) {
+    if (has_shared()) layer_.streams->order(layer_.streams->stream(kShared), behind);
+  }
+  void make_shared() {
+    if (!has_shared()) return;
+    const SharedExpert made{.input = call_.input,
+                            .scales = call_.scales,
+                            .residual = call_.residual,
+                            .output = at(layer_.memory.shared),
+                            .tokens = call_.tokens,
+                            .hidden = layer_.exchange.args().hidden,
+                            .num_sms = call_.shared_num_sms,
+                            .stream = layer_.streams->stream(kShared)};
+    part(Which::shared, 0, made.stream, [&] { call_.shared(made); });
+  }
+
   void plain() {
     const DispatchHandle handle = dispatch();
     make_experts_of(0);
+    join_shared(call_.stream);
     part(Which::combine, 0, call_.stream,
          [&] { layer_.exchange.combine(combine_args(handle, call_.stream, blocks(Which::combine))); });
   }
   DispatchHandle dispatch() {
+    fork_shared();
     DispatchHandle handle;
     part(Which::dispatch, 0, call_.stream,
          [&] { handle = layer_.exchange.dispatch(dispatch_args(call_.stream, blocks(Which::dispatch))); });
+    make_shared();
     return handle;
   }
 
   void in_rounds() {
-    const Stream there = layer_.streams->stream(0), back = layer_.streams->stream(1);
-    fork(0);
+    const Stream there = layer_.streams->stream(kThere);
+    fork_shared();
+    fork(kThere);
     DispatchArgs sent = dispatch_args(there, blocks(Which::dispatch_send));
     DispatchHandle handle;
     part(Which::dispatch_send, 0, there, [&] { handle = layer_.exchange.dispatch_send(sent); });
+    make_shared();
     for (std::uint32_t round = 0; round < rounds_.count; ++round) {
       sent.round = round;
       sent.launch.blocks = blocks(Which::dispatch_wait, round);
@@ -154,7 +183,7 @@ class LayerRun {
       make_experts_of(round);
       send_back(handle, round);
     }
-    end(handle, back);
+    end(handle);
   }
 
   void make_experts_of(std::uint32_t round) {
@@ -166,13 +195,15 @@ class LayerRun {
 
   // Behind the down GEMM of the round.
   void send_back(const DispatchHandle& handle, std::uint32_t round) {
-    const Stream back = layer_.streams->stream(1);
-    fork(1);
+    const Stream back = layer_.streams->stream(kBack);
+    fork(kBack);
     CombineArgs args = combine_args(handle, back, blocks(Which::combine_send, round));
     args.round = round;
     part(Which::combine_send, round, back, [&] { layer_.exchange.combine_send(args); });
   }
-  void end(const DispatchHandle& handle, Stream back) {
+  void end(const DispatchHandle& handle) {
+    const Stream back = layer_.streams->stream(kBack);
+    join_shared(back);
     part(Which::combine_wait, 0, back,
          [&] { layer_.exchange.combine_wait(combine_args(handle, back, blocks(Which::combine_wait))); });
     layer_.streams->order(back, call_.stream);
@@ -187,7 +218,7 @@ class LayerRun {
       gemm(ExpertGemm::Which::down, of_round(round), round);
       send_back(handle, round);
     }
-    end(handle, layer_.streams->stream(1));
+    end(handle);
   }
 
   int blocks(Which which, std::uint32_t round = 0) const {
@@ -225,7 +256,7 @@ class LayerRun {
   CombineArgs combine_args(const DispatchHandle& handle, Stream stream, int blocks) const {
     return {.handle = handle,
             .input = at(layer_.memory.results),
-            .residual = call_.residual,
+            .residual = has_shared() ? at(layer_.memory.shared) : call_.residual,
             .output = call_.output,
             .stream = stream,
             .tag = call_.tag,

@@ -38,6 +38,7 @@ LayerMemory lay_out(const ExchangeState& state, const MoeLayerArgs& args) {
   all.middle = take(rows * made.bytes);
   all.middle_scales = take(rows * made.scale_bytes);
   all.results = take(rows * state.args().hidden * 2);
+  all.shared = take(std::size_t{state.args().tokens} * state.args().hidden * 2);
   return all;
 }
 

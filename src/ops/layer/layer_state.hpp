@@ -16,7 +16,7 @@ class SideStreams;
 
 // Byte offsets in the workspace.
 struct LayerMemory {
-  std::size_t rows, scales, counts, offsets, gate_up, middle, middle_scales, results, bytes;
+  std::size_t rows, scales, counts, offsets, gate_up, middle, middle_scales, results, shared, bytes;
 };
 
 class LayerState {

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "bench/layer_traffic.hpp"
+#include "bench/layer_ways.hpp"
 #include "cli/run.hpp"
 #include "gemm/grouped_gemm.hpp"
+#include "ops/moe/rounds.hpp"
 
 namespace weft::cli {
 namespace {
@@ -66,11 +68,148 @@ TEST(BenchMoeLayer, EverySchedule) {
   }
 }
 
+// Each term of an ideal is timed for each way that has one, with uneven rounds too.
+TEST(BenchMoeLayer, EveryWayHasItsIdeal) {
+  const std::string file = testing::TempDir() + "moe_layer_ideals.json";
+  const auto result = run_layer({"--rounds", "1,2,1:3", "--peo-methods", "1"}, file);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = read_json(file);
+  int with_ideal = 0;
+  for (const auto& point : json.at("points")) {
+    if (point.at("operation") != "layer") continue;
+    const std::string schedule = point.at("schedule");
+    const bool has_one = schedule == "rounds" || schedule == "combine-rounds";
+    EXPECT_EQ(point.contains("ideal_us"), has_one) << point;
+    EXPECT_EQ(point.contains("over_parts_us"), schedule == "plain") << point;
+    with_ideal += has_one ? 1 : 0;
+  }
+  EXPECT_EQ(with_ideal, 2 * 2 * 3 * 2);  // numbers of tokens, schedules, divisions, paths
+  std::set<std::string> best;
+  for (const auto& one : json.at("best"))
+    best.insert(one.at("tokens").dump() + " " + one.at("schedule").get<std::string>());
+  std::set<std::string> all;
+  for (const char* tokens : {"1 ", "4 "})
+    for (const char* schedule : {"plain", "automatic", "rounds", "peo", "combine-rounds", "signals"})
+      all.insert(std::string(tokens) + schedule);
+  EXPECT_EQ(best, all);
+}
+
+LayerRow made_up_row() {
+  LayerRow row{.tokens = 1};
+  const auto add = [&](TimedPart part, const LayerWay& way, double us) {
+    row.timed.push_back({.part = part, .way = way, .figure = {.us = us}});
+  };
+  const LayerWay rounds{.schedule = LayerSchedule::rounds, .rounds = 2, .sms = 16},
+      combine{.schedule = LayerSchedule::combine_rounds, .rounds = 2, .sms = 16};
+  const auto on_all = [](LayerWay way) {
+    way.sms = 0;
+    return way;
+  };
+  add(TimedPart::layer, {}, 1000);
+  add(TimedPart::layer, {.path = RowPath::ring}, 990);
+  add(TimedPart::layer, rounds, 900);
+  add(TimedPart::layer, combine, 950);
+  add(TimedPart::exchange, {}, 290);
+  add(TimedPart::experts, {}, 600);
+  add(TimedPart::experts, rounds, 100);
+  add(TimedPart::up, {}, 400);
+  add(TimedPart::down, combine, 30);
+  add(TimedPart::dispatch, {}, 200);
+  add(TimedPart::combine, {}, 80);
+  add(TimedPart::dispatch, {.sms = 16}, 300);
+  add(TimedPart::combine, {.sms = 16}, 100);
+  add(TimedPart::first_dispatch, on_all(rounds), 60);
+  add(TimedPart::last_combine, on_all(rounds), 50);
+  add(TimedPart::first_dispatch, rounds, 90);
+  add(TimedPart::last_combine, rounds, 55);
+  add(TimedPart::last_combine, last_expert(32, RowPath::slots), 7);
+  return row;
+}
+
+// The larger of experts and communication, once each, and the ends that nothing hides.
+TEST(BenchMoeLayer, IdealsHideTheSmallerPart) {
+  LayerRow row = made_up_row();
+  const LayerWay rounds = row.timed[2].way, combine = row.timed[3].way;
+  const auto set = [&](TimedPart part, const LayerWay& way, double us) {
+    for (TimedLayer& one : row.timed)
+      if (one.part == part && one.way == way) one.figure.us = us;
+  };
+  EXPECT_DOUBLE_EQ(ideal_us(row, rounds), 60 + (300 - 90) + (100 - 55) + 50);
+  EXPECT_DOUBLE_EQ(ideal_us(row, combine), 200 + 400 + (100 - 55) + 50);
+  EXPECT_DOUBLE_EQ(signals_ideal_us(row, RowPath::slots, 32), 600 + 7);
+  set(TimedPart::experts, rounds, 260);
+  set(TimedPart::down, combine, 70);
+  set(TimedPart::experts, {}, 240);
+  EXPECT_DOUBLE_EQ(ideal_us(row, rounds), 60 + 260 + 50);
+  EXPECT_DOUBLE_EQ(ideal_us(row, combine), 200 + 400 + 70 + 50);
+  EXPECT_DOUBLE_EQ(signals_ideal_us(row, RowPath::slots, 32), 200 + 80 + 7);
+  EXPECT_DOUBLE_EQ(over_parts_us(row, row.timed[0]), 1000 - 290 - 240);
+  // The owner's sum is in every layer.
+  row.timed.push_back({.part = TimedPart::sum, .way = {}, .figure = {.us = 3}});
+  EXPECT_DOUBLE_EQ(ideal_us(row, rounds), 60 + 260 + 50 + 3);
+  EXPECT_DOUBLE_EQ(over_parts_us(row, row.timed[0]), 1000 - 290 - 240 - 3);
+  // Not timed by the ring; and no schedule but these has one.
+  for (LayerWay way : {rounds, combine}) {
+    way.path = RowPath::ring;
+    EXPECT_EQ(ideal_us(row, way), 0);
+  }
+  EXPECT_EQ(signals_ideal_us(row, RowPath::ring, 32), 0);
+  LayerWay rival = rounds;
+  rival.peo = 1;
+  for (const LayerWay& way : {rival, LayerWay{}}) EXPECT_EQ(ideal_us(row, way), 0);
+  for (std::size_t i = 4; i < row.timed.size(); ++i) {
+    LayerRow without = row;
+    without.timed.erase(without.timed.begin() + static_cast<std::ptrdiff_t>(i));
+    const TimedPart part = row.timed[i].part;
+    const bool of_ideals = part != TimedPart::exchange && part != TimedPart::sum;
+    const bool lost = ideal_us(without, rounds) == 0 || ideal_us(without, combine) == 0 ||
+                      signals_ideal_us(without, RowPath::slots, 32) == 0;
+    EXPECT_EQ(lost, of_ideals) << name(part);
+  }
+}
+
+TEST(BenchMoeLayer, TheBestOfEachScheduleIsItsFastest) {
+  const LayerRow row = made_up_row();
+  std::vector<const TimedLayer*> best = best_ways(row);
+  ASSERT_EQ(best.size(), 3u);
+  EXPECT_EQ(best[0], &row.timed[1]);  // plain by the ring
+  EXPECT_EQ(best[1], &row.timed[2]);
+  EXPECT_EQ(best[2], &row.timed[3]);
+}
+
+// Four experts on each of two ranks. A row goes to a rank once, for all of its experts there.
+TEST(BenchMoeLayer, RowsOfTheFirstAndTheLastRound) {
+  const LayerShape shape{.experts = 8, .top_k = 3, .ranks = 2};
+  const LayerTokens tokens{.ids = {0, 3, 4, 1, 2, 7, 5, -1, 6}, .weights = {}, .sources = {}, .firsts = {}};
+  const std::uint32_t experts[] = {1, 2, 1};
+  const detail::Rounds rounds = detail::divide(4, {.count = 3, .experts = experts});
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(ids_of_rows(shape, tokens, SomeRows::all, rounds), tokens.ids);
+  EXPECT_EQ(ids_of_rows(shape, tokens, SomeRows::first, rounds), (Ids{0, 3, 4, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(ids_of_rows(shape, tokens, SomeRows::last, rounds), (Ids{0, 3, -1, -1, -1, 7, -1, -1, -1}));
+}
+
+// Parts of some rows leave no rows for others, so nothing that computes or compares comes behind them.
+TEST(BenchMoeLayer, PartsOfSomeRowsComeLast) {
+  const std::vector<TimedLayer> timed = timed_layers({.rounds = "2,1:30:1", .sms = "0,16"}, 32);
+  const auto of_some = [](const TimedLayer& one) {
+    return one.part == TimedPart::first_dispatch || one.part == TimedPart::last_combine;
+  };
+  const auto first = std::ranges::find_if(timed, of_some);
+  EXPECT_TRUE(std::all_of(first, timed.end(), of_some));
+  // Two divisions, on 16 processors and on all, by both paths; and combines of the last expert.
+  EXPECT_EQ(timed.end() - first, 2 * 2 * 2 * 2 + 2);
+  for (auto one = timed.begin(); one != timed.end(); ++one)
+    for (auto other = timed.begin(); other != one; ++other)
+      EXPECT_FALSE(one->part == other->part && one->way == other->way) << name(one->part) << " " << in_words(one->way);
+}
+
 TEST(BenchMoeLayer, TheTableSaysHow) {
   const auto result = run_layer({"--emulate-ep", "4"});
   ASSERT_EQ(result.code, 0) << result.err;
   for (const char* part :
-       {"as a rank among 4 would see it", "auto: plain", "combine-rounds", "dispatch + combine", "its owner's sum"})
+       {"as a rank among 4 would see it", "auto: plain", "combine-rounds", "dispatch + combine", "its owner's sum",
+        "combine of the last round", "best of", "(signals)", "over parts", "D + U + max(W, C - C1) + C1"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 
@@ -140,6 +279,9 @@ TEST(BenchMoeLayer, ImpossibleLayersAreRejected) {
   rejected({"--emulate-ep", "1"}, "--emulate-ep 1 is less than the 2 ranks");
   rejected({"--intermediate", "64"}, "rows of 128 and 64 columns: e4m3 with scales asks for multiples of 128");
   rejected({"--rounds", "17"}, "--rounds");
+  rejected({"--rounds", "2,1:2"}, "--rounds: 1:2 are 3 experts, and a rank has 4");
+  rejected({"--rounds", "1:x"}, "--rounds");
+  rejected({"--rounds", "4:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0"}, "--rounds: 17 rounds; there are 16 at most");
   rejected({"--peo-methods", "4"}, "between 1 and 3");
   rejected({"--gemm-tile", "128"}, "--gemm-tile is for GPUs");
   rejected({"--gemm-tile", "96"}, "--gemm-tile");

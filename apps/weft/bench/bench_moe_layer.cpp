@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/bench_options.hpp"
-#include "bench/layer_figures.hpp"
+#include "bench/layer_tables.hpp"
+#include "bench/layer_ways.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
@@ -21,80 +22,33 @@ struct LayerBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
-  std::string tokens, rounds = "2,4", sms = "0", peo_methods = "1,2,3", trace;
-  bool no_peo = false;
-  RowPath path = RowPath::automatic;
+  LayerOptions ways;
+  std::string tokens, trace;
   GemmTile tile = GemmTile::automatic;
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0;
 
-  std::vector<std::uint32_t> peo_rounds() const;
-  std::vector<TimedLayer> ways(const std::vector<std::int64_t>& counts) const;
   LayerRow measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
                    std::uint32_t most, const LayerShape& shape) const;
   void print(const Ranks& ranks, const ModelShape& model_shape, const LayerShape& shape,
              const std::vector<LayerRow>& rows) const;
-  nlohmann::json to_json(const std::vector<LayerRow>& rows) const;
   int run();
 };
-
-std::vector<std::uint32_t> LayerBench::peo_rounds() const {
-  std::vector<std::uint32_t> all;
-  for (const std::int64_t count : parse_counts(rounds, "--rounds", 16, 1)) {
-    if (count > 1 && !no_peo) all.push_back(static_cast<std::uint32_t>(count));
-  }
-  return all;
-}
-
-// The parts come first: they need the tensors that a plain layer has left.
-std::vector<TimedLayer> LayerBench::ways(const std::vector<std::int64_t>& counts) const {
-  const std::vector<RowPath> paths =
-      path == RowPath::automatic ? std::vector{RowPath::slots, RowPath::ring} : std::vector{path};
-  const auto methods = parse_counts(peo_methods, "--peo-methods", PeoLayer::kMethods, 1);
-  std::vector<TimedLayer> all;
-  const auto plain = [&](TimedPart part, RowPath by, int number = 0) {
-    all.push_back({part, {LayerSchedule::plain, 1, number, by}});
-  };
-  for (const RowPath by : paths) plain(TimedPart::layer, by);
-  for (const RowPath by : paths) all.push_back({TimedPart::layer, {LayerSchedule::automatic, 1, 0, by}});
-  for (const RowPath by : paths) plain(TimedPart::exchange, by);
-  plain(TimedPart::experts, RowPath::slots);
-  for (const std::int64_t number : parse_counts(sms, "--sms", kMostBlocks, 0)) {
-    for (const RowPath by : paths) {
-      if (number != 0) plain(TimedPart::exchange, by, static_cast<int>(number));
-      for (const std::int64_t count : counts) {
-        for (const LayerSchedule schedule : {LayerSchedule::rounds, LayerSchedule::combine_rounds}) {
-          LayerWay way{schedule, static_cast<std::uint32_t>(count), static_cast<int>(number), by};
-          all.push_back({TimedPart::layer, way});
-          if (schedule == LayerSchedule::rounds && count > 1 && !no_peo) {
-            for (const std::int64_t method : methods) {
-              way.peo = static_cast<std::uint32_t>(method);
-              all.push_back({TimedPart::layer, way});
-            }
-            way.peo = 0;
-          }
-          way.path = RowPath::slots;
-          if (schedule == LayerSchedule::rounds && by == paths.front()) all.push_back({TimedPart::experts, way});
-        }
-      }
-    }
-  }
-  return all;
-}
 
 LayerRow LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
                              std::uint32_t most, const LayerShape& shape) const {
   LayerRow row{.tokens = count, .rows_per_expert = shape.rows_per_expert(count)};
   if (ranks.device() == Device::cuda) row.tile = tile_of({.rows_per_expert = row.rows_per_expert, .tile = tile});
-  row.timed = ways(parse_counts(rounds, "--rounds", 16, 1));
+  row.timed = timed_layers(ways, shape.local());
   std::erase_if(row.timed, [&](const TimedLayer& timed) {
-    return timed.part != TimedPart::experts && timed.way.path == RowPath::slots && !LayerRank::have_slots(shape, count);
+    if (timed.part == TimedPart::sum) return shape.emulated == 0;
+    return sends(timed.part) && timed.way.path == RowPath::slots && !LayerRank::have_slots(shape, count);
   });
   std::vector<std::string> wrong(opened.size());
   ranks.each([&](Ranks::Seat& seat) {
     const auto index = static_cast<std::size_t>(seat.local_index());
     if (opened[index] == nullptr)
-      opened[index] = std::make_unique<LayerRank>(ranks, seat, shape, most, peo_rounds(), tile);
+      opened[index] = std::make_unique<LayerRank>(ranks, seat, shape, most, peo_rounds(ways), tile);
     LayerRank& rank = *opened[index];
     rank.upload(count);
     const auto plain = plain_outputs(seat, rank);
@@ -139,84 +93,19 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
                  row.rows_per_expert, name(row.tile));
   }
   fmt::print("\n");
-  Table table({"tokens", "schedule", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 5);
-  for (const LayerRow& row : rows) {
-    const double plain = row.fastest_plain();
-    for (const TimedLayer& timed : row.timed) {
-      if (timed.part != TimedPart::layer) continue;
-      const LayerWay& way = timed.way;
-      const double ideal = ideal_us(row, way);
-      const double streamed = 3e-6 * shape.intermediate * shape.hidden * shape.local() / timed.figure.us;
-      table.add(
-          {std::to_string(row.tokens), timed.chosen.empty() ? method_of(way) : "auto: " + timed.chosen,
-           std::string(weft::name(way.path)), std::to_string(way.rounds),
-           way.sms != 0 ? std::to_string(way.sms) : "all", cell(timed.figure), ideal > 0 ? microseconds(ideal) : "",
-           ideal > 0 && ideal < plain ? fmt::format("{:.0f} %", 100 * (plain - timed.figure.us) / (plain - ideal)) : "",
-           fmt::format("{:.2f}", streamed)});
-    }
-  }
-  Table parts({"tokens", "part", "rows by", "rounds", "SMs", "µs"}, 5);
-  for (const LayerRow& row : rows) {
-    for (const TimedLayer& timed : row.timed) {
-      if (timed.part == TimedPart::layer) continue;
-      parts.add({std::to_string(row.tokens), std::string(name(timed.part)),
-                 timed.part == TimedPart::experts ? "-" : std::string(weft::name(timed.way.path)),
-                 std::to_string(timed.way.rounds), timed.way.sms != 0 ? std::to_string(timed.way.sms) : "all",
-                 cell(timed.figure)});
-    }
-  }
-  fmt::print("{}\n{}{}", table.text(), parts.text(), kSpreadLegend);
-  fmt::print(
-      "SMs: of each part of communication but the last wait; the experts have the rest. ideal, of rounds: the parts\n"
-      "below at once, but for the first of dispatch and the last of combine, as equal parts. Its gain is over the\n"
-      "fastest plain layer. TB/s: weights streamed. peo: DeepEP's pull request 492 on this transport, by its\n"
-      "overlap methods; it sends a row in each round that needs it. Its method 4 divides combine alone, as\n"
-      "combine-rounds. auto: as the layer's tuning table says (weft tune --operation layer), plain without one.\n"
-      "Every output was compared with that of one part after the other (peo's but for its roundings),\n"
-      "and numbers of both GEMMs with sums on the host.\n");
-  if (emulated != 0) {
-    fmt::print(
-        "One peer stands for all others: what their number costs is not seen. A token's row is read once for each of\n"
-        "its owners, and every layer ends with its owner's sum over them.\n");
-  }
+  fmt::print("{}", layer_tables(rows, shape));
   for (const LayerRow& row : rows)
     if (!row.wrong.empty()) fmt::print("WRONG: {} tokens: {}\n", row.tokens, row.wrong);
-}
-
-nlohmann::json LayerBench::to_json(const std::vector<LayerRow>& rows) const {
-  nlohmann::json points = nlohmann::json::array();
-  for (const LayerRow& row : rows) {
-    for (const TimedLayer& timed : row.timed) {
-      points.push_back({{"operation", name(timed.part)},
-                        {"tokens", row.tokens},
-                        {"contender", "automatic"},
-                        {"schedule", schedule_of(timed.way)},
-                        {"path", weft::name(timed.way.path)},
-                        {"rounds", timed.way.rounds},
-                        {"sms", timed.way.sms},
-                        {"verdict", row.wrong.empty() ? "ok" : "wrong"},
-                        {"us", timed.figure.us},
-                        {"us_min", timed.figure.least},
-                        {"us_max", timed.figure.most},
-                        {"samples_us", timed.samples}});
-      if (!timed.chosen.empty()) points.back()["chosen"] = timed.chosen;
-      if (timed.way.peo != 0) points.back()["overlap_method"] = timed.way.peo;
-      if (timed.part == TimedPart::layer && divides_all(timed.way))
-        points.back()["ideal_us"] = ideal_us(row, timed.way);
-      if (row.tile != GemmTile::automatic) points.back()["gemm_tile"] = name(row.tile);
-      if (!row.wrong.empty()) points.back()["detail"] = row.wrong;
-    }
-  }
-  return points;
 }
 
 int LayerBench::run() {
   const ModelShape of = model.shape_with_experts();
   const auto counts = parse_counts(tokens, "--tokens", 1024);
-  static_cast<void>(ways(parse_counts(rounds, "--rounds", 16, 1)));  // complains before anything is started
+  static_cast<void>(timed_layers(ways, 0));  // complains before anything is started
   check_outputs({{"--trace", trace}});
   Ranks ranks(options.ranks_args());
   const LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate);
+  static_cast<void>(timed_layers(ways, shape.local()));
   check_gemms_for(ranks, shape, std::ranges::max(counts));
   if (ranks.device() == Device::cpu && tile != GemmTile::automatic)
     throw Error(Errc::invalid_argument, "moe-layer: --gemm-tile is for GPUs, and CPU ranks multiply in plain loops");
@@ -237,12 +126,13 @@ int LayerBench::run() {
   if (options.tables_on_stdout()) print(ranks, of, shape, rows);
   if (options.wants_report()) {
     auto json =
-        report(run_info({"bench moe-layer", arguments, {}, {}}, ranks, options), describe_machine(), to_json(rows));
+        report(run_info({"bench moe-layer", arguments, {}, {}}, ranks, options), describe_machine(), points_of(rows));
     json.erase("data");
     json["model"] = cli::to_json(of);
     json["emulated_ep"] = emulated;
     json["local_experts"] = shape.local();
     json["intermediate"] = shape.intermediate;
+    json["best"] = best_of(rows, shape);
     if (!traces.empty()) json["traces"] = cli::to_json(traces);
     options.write(json);
   }
@@ -258,12 +148,14 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
   bench->options.add_tuning_to(app);
   bench->model.add_to(app, "--model", "Shape of the layer");
   app.add_option("--tokens", bench->tokens, "Tokens per rank, up to 1024")->capture_default_str();
-  app.add_option("--rounds", bench->rounds, "Rounds of experts to measure, each from 1 to 16")->capture_default_str();
-  app.add_option("--sms", bench->sms,
+  app.add_option("--rounds", bench->ways.rounds,
+                 "Rounds of experts to measure, each from 1 to 16, or the experts of each round: 2,1:3:3:1")
+      ->capture_default_str();
+  app.add_option("--sms", bench->ways.sms,
                  "Processors of each part of communication in schedules with rounds; the experts have the rest (0: no "
                  "limits)")
       ->capture_default_str();
-  add_choice(app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
+  add_choice(app, "--path", bench->ways.path, {RowPath::automatic, RowPath::slots, RowPath::ring},
              "How rows travel (automatic: both ways are measured, slots up to 1024 tokens)");
   app.add_option(
          "--emulate-ep", bench->emulated,
@@ -280,10 +172,10 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
       "--trace", bench->trace,
       "Write when each part of each layer ran on each rank, for ui.perfetto.dev or chrome://tracing. A rank's "
       "times are by its own clock; events between the parts cost a little");
-  app.add_option("--peo-methods", bench->peo_methods,
+  app.add_option("--peo-methods", bench->ways.peo_methods,
                  "Overlap methods of DeepEP's pull request 492 to measure, of 1 to 3 (its method 4 is combine-rounds)")
       ->capture_default_str();
-  app.add_flag("--no-peo", bench->no_peo,
+  app.add_flag("--no-peo", bench->ways.no_peo,
                "Leave out the schedule of DeepEP's pull request 492, which takes an exchange and a workspace for each "
                "round");
   bench->options.add_to(app);

@@ -30,10 +30,14 @@ std::string method_of(const LayerWay& way) {
   return way.peo != 0 ? fmt::format("peo, method {}", way.peo) : std::string(schedule_of(way));
 }
 
+std::string rounds_of(const LayerWay& way) {
+  return way.experts.empty() ? std::to_string(way.rounds) : fmt::format("{}", fmt::join(way.experts, ":"));
+}
+
 std::string in_words(const LayerWay& way) {
   std::string text{name(way.schedule)};
   const bool divided = way.schedule == LayerSchedule::rounds || way.schedule == LayerSchedule::combine_rounds;
-  if (divided) text += fmt::format(", {} rounds", way.rounds);
+  if (divided) text += fmt::format(", {} rounds", rounds_of(way));
   if (way.sms != 0) text += fmt::format(", {} SMs", way.sms);
   return text + fmt::format(", by {}", name(way.path));
 }
@@ -48,19 +52,92 @@ std::string in_words(const detail::LayerStep& step) {
   return sms != 0 ? text + fmt::format(", {} SMs", sms) : text;
 }
 
-bool divides_all(const LayerWay& way) {
-  return way.schedule == LayerSchedule::rounds && way.peo == 0;
+LayerWay last_expert(std::uint32_t local, RowPath path) {
+  return {.schedule = LayerSchedule::rounds, .rounds = 2, .path = path, .experts = {local - 1, 1}};
 }
 
+namespace {
+
+// A sum that is 0 if one of its terms is missing.
+class Terms {
+ public:
+  Terms(const LayerRow& row, RowPath path) : row_(row), path_(path) {}
+
+  // Dispatch or combine, on so many processors.
+  double all(TimedPart part, int sms) { return noted(row_.us(part, {.sms = sms, .path = path_})); }
+  // Of the first round's rows, or of the last one's.
+  double end(TimedPart part, LayerWay way, int sms) {
+    if (way.rounds == 1) return all(part == TimedPart::first_dispatch ? TimedPart::dispatch : TimedPart::combine, sms);
+    way.schedule = LayerSchedule::rounds;
+    way.sms = sms;
+    return noted(row_.us(part, way));
+  }
+  // GEMMs, which send nothing.
+  double gemms(TimedPart part, LayerWay way) {
+    way.path = RowPath::slots;
+    return noted(row_.us(part, way));
+  }
+  double sum(double of_terms) const { return complete_ ? of_terms + row_.us(TimedPart::sum, {}) : 0; }
+
+ private:
+  double noted(double us) {
+    complete_ &= us > 0;
+    return us;
+  }
+
+  const LayerRow& row_;
+  RowPath path_;
+  bool complete_ = true;
+};
+
+}  // namespace
+
 double ideal_us(const LayerRow& row, const LayerWay& way) {
-  if (!divides_all(way)) return 0;
-  LayerWay of_experts = way;
-  of_experts.path = RowPath::slots;  // they send nothing
-  const double exchange = row.us(TimedPart::exchange, {LayerSchedule::plain, 1, way.sms, way.path});
-  const double experts = row.us(TimedPart::experts, of_experts);
-  if (exchange == 0 || experts == 0) return 0;
-  const double first_and_last = exchange / way.rounds;
-  return std::max(experts, exchange - first_and_last) + first_and_last;
+  if (way.peo != 0) return 0;
+  Terms terms(row, way.path);
+  const auto rest = [&](TimedPart all, TimedPart end) {
+    return terms.all(all, way.sms) - terms.end(end, way, way.sms);
+  };
+  const double last = terms.end(TimedPart::last_combine, way, 0);
+  const double of_combine = rest(TimedPart::combine, TimedPart::last_combine);
+  if (way.schedule == LayerSchedule::rounds) {
+    const double of_dispatch = rest(TimedPart::dispatch, TimedPart::first_dispatch);
+    return terms.sum(terms.end(TimedPart::first_dispatch, way, 0) +
+                     std::max(terms.gemms(TimedPart::experts, way), of_dispatch + of_combine) + last);
+  }
+  if (way.schedule == LayerSchedule::combine_rounds) {
+    return terms.sum(terms.all(TimedPart::dispatch, 0) + terms.gemms(TimedPart::up, {}) +
+                     std::max(terms.gemms(TimedPart::down, way), of_combine) + last);
+  }
+  return 0;
+}
+
+double signals_ideal_us(const LayerRow& row, RowPath path, std::uint32_t local) {
+  if (local < 2) return 0;
+  Terms terms(row, path);
+  const double there_and_back = terms.all(TimedPart::dispatch, 0) + terms.all(TimedPart::combine, 0);
+  return terms.sum(std::max(terms.gemms(TimedPart::experts, {}), there_and_back) +
+                   terms.end(TimedPart::last_combine, last_expert(local, path), 0));
+}
+
+double over_parts_us(const LayerRow& row, const TimedLayer& plain) {
+  return plain.figure.us - row.us(TimedPart::exchange, {.path = plain.way.path}) - row.us(TimedPart::experts, {}) -
+         row.us(TimedPart::sum, {});
+}
+
+std::vector<const TimedLayer*> best_ways(const LayerRow& row) {
+  std::vector<const TimedLayer*> best;
+  for (const TimedLayer& one : row.timed) {
+    if (one.part != TimedPart::layer) continue;
+    const auto same = [&](const TimedLayer* other) { return schedule_of(other->way) == schedule_of(one.way); };
+    const auto found = std::ranges::find_if(best, same);
+    if (found == best.end()) {
+      best.push_back(&one);
+    } else if (one.figure.us < (*found)->figure.us) {
+      *found = &one;
+    }
+  }
+  return best;
 }
 
 }  // namespace weft::cli

@@ -37,15 +37,29 @@ struct LayerRow {
 // "rounds", or "peo"; the latter with its overlap method.
 std::string_view schedule_of(const LayerWay& way);
 std::string method_of(const LayerWay& way);
+// "2", or "1:3:3:1" of so many experts.
+std::string rounds_of(const LayerWay& way);
 // "rounds, 2 rounds, 16 SMs, by slots".
 std::string in_words(const LayerWay& way);
 // "rounds, [1, 6, 1] experts, 16 SMs".
 std::string in_words(const detail::LayerStep& step);
 
-// Whether a layer has dispatch, experts and combine in rounds, and sends each row once.
-bool divides_all(const LayerWay& way);
-// Rounds hide all but the first part of dispatch and the last one of combine behind the experts, or the experts behind
-// the rest. Parts are counted as equal. 0 for other schedules, and where the parts were not timed.
+// The way whose last round has one expert of a rank's `local` ones.
+LayerWay last_expert(std::uint32_t local, RowPath path);
+
+// µs of a layer that hides all that its schedule can hide, from parts that were timed alone. D and C: dispatch and
+// combine. E: the experts. U: the up GEMM and the activation. W: the down GEMM. D₁: dispatch of the first round's rows.
+// C₁: combine of the last one's. Alone, D₁ and C₁ have all processors. The rest of D and C has those of the way.
+//   rounds           D₁ + max(E, (D − D₁) + (C − C₁)) + C₁
+//   combine-rounds   D + U + max(W, C − C₁) + C₁
+// 0 for other schedules, and where a term was not timed.
 double ideal_us(const LayerRow& row, const LayerWay& way);
+// Of signals instead of rounds: max(E, D + C) + C₁, with the last expert's rows in C₁, and experts undivided.
+double signals_ideal_us(const LayerRow& row, RowPath path, std::uint32_t local);
+// µs of a plain layer, less those of dispatch + combine and of the experts, each timed alone.
+double over_parts_us(const LayerRow& row, const TimedLayer& plain);
+
+// The fastest way of each schedule.
+std::vector<const TimedLayer*> best_ways(const LayerRow& row);
 
 }  // namespace weft::cli

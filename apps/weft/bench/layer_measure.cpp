@@ -72,17 +72,36 @@ std::string compare_way(Ranks::Seat& seat, LayerRank& rank, const LayerWay& way,
 
 std::vector<std::vector<double>> time_part(Ranks::Seat& seat, LayerRank& rank, TimedPart part, const LayerWay& way,
                                            int samples) {
+  const SomeRows rows = part == TimedPart::first_dispatch ? SomeRows::first
+                        : part == TimedPart::last_combine ? SomeRows::last
+                                                          : SomeRows::all;
+  const bool dispatches = part == TimedPart::dispatch || part == TimedPart::first_dispatch;
+  const bool combines = part == TimedPart::combine || part == TimedPart::last_combine;
   std::uint32_t layer = 0;
+  DispatchHandle handle;
+  if (rows != SomeRows::all) rank.choose_rows(way, rows);
+  seat.barrier();
+  if (combines) rank.device().run(seat, [&] { handle = rank.dispatch(way, layer, rows); });
   const auto operation = [&](int) {
     if (part == TimedPart::layer) rank.run(way, layer++);
     if (part == TimedPart::exchange) rank.exchange(way, layer++);
     if (part == TimedPart::experts) rank.experts(way, layer++);
+    if (part == TimedPart::up) rank.up(layer++);
+    if (part == TimedPart::down) rank.down(way, layer++);
+    if (part == TimedPart::sum) rank.sum(layer++);
+    if (dispatches) rank.dispatch(way, layer++, rows);
+    if (combines) rank.combine(way, handle);
   };
   seat.barrier();
-  return seat.gather(rank.device().time(seat, {.method = methods_of(seat.communicator().device()).front(),
-                                               .samples = samples,
-                                               .operation = operation,
-                                               .poison = [&] { rank.clear(); }}));
+  auto times = seat.gather(rank.device().time(seat, {.method = methods_of(seat.communicator().device()).front(),
+                                                     .samples = samples,
+                                                     .operation = operation,
+                                                     .poison = [&] { rank.clear(); }}));
+  if (dispatches || combines) {
+    seat.barrier();
+    rank.device().run(seat, [&] { rank.settle(); });
+  }
+  return times;
 }
 
 }  // namespace weft::cli

@@ -11,11 +11,34 @@
 
 namespace weft::cli {
 
-// A whole layer, or a part of it alone.
-enum class TimedPart : std::uint8_t { layer, exchange, experts };
+// A whole layer, or a part of it alone. Parts of the first round, or of the last one, have its rows alone.
+enum class TimedPart : std::uint8_t {
+  layer,
+  exchange,
+  experts,
+  dispatch,
+  combine,
+  first_dispatch,
+  last_combine,
+  up,  // and the activation, undivided
+  down,
+  sum  // of a token's owner, if a larger parallelism is emulated
+};
 constexpr std::string_view name(TimedPart part) {
-  constexpr std::string_view names[] = {"layer", "dispatch + combine", "experts"};
+  constexpr std::string_view names[] = {"layer",
+                                        "dispatch + combine",
+                                        "experts",
+                                        "dispatch",
+                                        "combine",
+                                        "dispatch of the first round",
+                                        "combine of the last round",
+                                        "up GEMM and activation",
+                                        "down GEMM",
+                                        "owner's sum"};
   return names[static_cast<int>(part)];
+}
+constexpr bool sends(TimedPart part) {
+  return part != TimedPart::experts && part != TimedPart::up && part != TimedPart::down && part != TimedPart::sum;
 }
 
 // `emulated`, `intermediate`: as their options, 0 for none. Throws Errc::invalid_argument for layers that cannot be.

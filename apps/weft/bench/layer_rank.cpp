@@ -75,6 +75,7 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& sh
     layer.up = {memory, of_scales};
     layer.down = {memory + up * shape.local(), of_scales + up / 128 / 128 * shape.local()};
     layer.ids = take(std::size_t{most_virtual_} * shape.top_k * 4);
+    layer.some_ids = take(std::size_t{most_virtual_} * shape.top_k * 4);
     layer.weights = take(std::size_t{most_virtual_} * shape.top_k * 4);
     layer.firsts = take((std::size_t{most_tokens} + 1) * 4);
     for (const std::uint32_t count : rounds) {
@@ -137,6 +138,10 @@ bool LayerRank::have_slots(const LayerShape& shape, std::uint32_t tokens) {
   return most_virtual_of(shape, shape.ranks, tokens) <= detail::kMaxSlotTokens;
 }
 
+ExpertRounds division_of(const LayerWay& way) {
+  return {.count = way.rounds, .experts = way.experts.empty() ? nullptr : way.experts.data()};
+}
+
 detail::LayerStep step_of(const LayerWay& way, int processors) {
   const bool in_rounds = way.schedule == LayerSchedule::rounds;
   const int parts = in_rounds && way.peo == 0 ? 2 : 1;  // beside the experts
@@ -164,9 +169,13 @@ detail::LayerStep LayerRank::served(RowPath path) const {
   return detail::layer_step_for(table->layer_steps, path == RowPath::slots ? virtual_tokens_ : exchange_.args().tokens);
 }
 
+int LayerRank::processors() const {
+  return group_.communicator().fabric().processor().multiprocessors;
+}
+
 MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
   Layer& of = layers_[layer % kLayers];
-  const detail::LayerSms sms = step_of(way, group_.communicator().fabric().processor().multiprocessors).sms;
+  const detail::LayerSms sms = step_of(way, processors()).sms;
   return {.input = input_,
           .topk_ids = of.ids,
           .topk_weights = static_cast<const float*>(of.weights),
@@ -186,7 +195,7 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
               },
           .stream = device_->stream(),
           .schedule = way.schedule,
-          .rounds = {.count = way.rounds, .experts = way.experts.empty() ? nullptr : way.experts.data()},
+          .rounds = division_of(way),
           .send_num_sms = sms.send,
           .recv_num_sms = sms.recv,
           .combine_send_num_sms = sms.combine_send,
@@ -241,43 +250,22 @@ void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
   } else {
     layer_.run(call_of(way, layer));
   }
-  if (shape_.emulated != 0) {
+  sum(layer);
+}
+
+void LayerRank::sum(std::uint32_t layer) {
+  if (shape_.emulated == 0) return;
 #if WEFT_WITH_CUDA
-    const auto sum = gemms_on_gpu_ ? enqueue_sum_rows : sum_rows_on_cpu;
+  const auto enqueue = gemms_on_gpu_ ? enqueue_sum_rows : sum_rows_on_cpu;
 #else
-    const auto sum = sum_rows_on_cpu;
+  const auto enqueue = sum_rows_on_cpu;
 #endif
-    sum({.rows = combined_,
-         .output = output_,
-         .firsts = static_cast<const std::int32_t*>(layers_[layer % kLayers].firsts),
-         .tokens = tokens_,
-         .columns = shape_.hidden},
-        device_->stream());
-  }
-}
-
-void LayerRank::experts(const LayerWay& way, std::uint32_t layer) {
-  layer_.run_experts(call_of(way, layer));
-}
-
-void LayerRank::exchange(const LayerWay& way, std::uint32_t layer) {
-  const Layer& of = layers_[layer % kLayers];
-  DispatchArgs there{.input = input_,
-                     .topk_ids = of.ids,
-                     .topk_weights = static_cast<const float*>(of.weights),
-                     .tokens = of.tokens.count(),
-                     .most_tokens = way.path == RowPath::slots ? virtual_tokens_ : 0,
-                     .output = const_cast<void*>(last_up_.input),
-                     .output_scales = const_cast<void*>(last_up_.input_scales),
-                     .counts = const_cast<std::int32_t*>(last_up_.counts),
-                     .stream = device_->stream(),
-                     .launch = {.blocks = way.sms}};
-  const DispatchHandle handle = exchange_.dispatch(there);
-  exchange_.combine({.handle = handle,
-                     .input = last_down_.output,
-                     .output = shape_.emulated != 0 ? combined_ : output_,
-                     .stream = device_->stream(),
-                     .launch = {.blocks = way.sms}});
+  enqueue({.rows = combined_,
+           .output = output_,
+           .firsts = static_cast<const std::int32_t*>(layers_[layer % kLayers].firsts),
+           .tokens = tokens_,
+           .columns = shape_.hidden},
+          device_->stream());
 }
 
 void LayerRank::clear() {

@@ -30,6 +30,8 @@ struct LayerWay {
   bool operator==(const LayerWay&) const = default;
 };
 
+ExpertRounds division_of(const LayerWay& way);
+
 // The choices that a layer's call is told, on a GPU of so many processors (0: a CPU).
 detail::LayerStep step_of(const LayerWay& way, int processors);
 
@@ -56,7 +58,17 @@ class LayerRank {
   // Enqueue a layer, or a part of it. Layers take turns.
   void run(const LayerWay& way, std::uint32_t layer);
   void experts(const LayerWay& way, std::uint32_t layer);   // both GEMMs and the activation of what came last
+  void up(std::uint32_t layer);                             // the up GEMM and the activation, undivided
+  void down(const LayerWay& way, std::uint32_t layer);      // the down GEMM, in the way's rounds
+  void sum(std::uint32_t layer);                            // of owners, if a larger parallelism is emulated
   void exchange(const LayerWay& way, std::uint32_t layer);  // dispatch and combine
+  // Either alone, of some rows. A dispatch need not have a combine, and a combine may be made again.
+  DispatchHandle dispatch(const LayerWay& way, std::uint32_t layer, SomeRows rows);
+  void combine(const LayerWay& way, const DispatchHandle& handle);
+  // In front of dispatches of some rows, by the rounds of a way.
+  void choose_rows(const LayerWay& way, SomeRows rows);
+  // Behind dispatches without a combine: the next layer finds none of them.
+  void settle();
   // The parts of a layer. Collective.
   std::vector<TracedPart> trace(Ranks::Seat& seat, const LayerWay& way, std::uint32_t layer);
   void clear();
@@ -68,10 +80,12 @@ class LayerRank {
  private:
   struct Layer {
     ExpertWeights up, down;
-    void *ids, *weights, *firsts;
+    void *ids, *some_ids, *weights, *firsts;
     LayerTokens tokens;
     std::map<std::uint32_t, std::vector<void*>> ids_of_rounds;  // by the number of rounds
   };
+  int processors() const;
+  detail::Rounds rounds_of(const LayerWay& way) const;
   void* take(std::size_t bytes) { return device_->allocate(bytes); }
   MoeLayerCall call_of(const LayerWay& way, std::uint32_t layer);
   void upload_rounds(Layer& layer);

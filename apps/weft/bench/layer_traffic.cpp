@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <span>
+
+#include "ops/moe/rows_of_rounds.hpp"
 
 namespace weft::cli {
 
@@ -34,6 +37,20 @@ LayerTokens make_layer_tokens(const LayerShape& shape, std::uint32_t rank, std::
   }
   made.firsts.push_back(static_cast<std::int32_t>(made.sources.size()));
   return made;
+}
+
+std::vector<std::int32_t> ids_of_rows(const LayerShape& shape, const LayerTokens& tokens, SomeRows rows,
+                                      const detail::Rounds& rounds) {
+  std::vector<std::int32_t> ids = tokens.ids;
+  const auto local = static_cast<std::int32_t>(shape.local());
+  const std::int32_t first_end = rounds.end[0];
+  const auto last_begin = static_cast<std::int32_t>(rounds.experts(rounds.count - 1).begin);
+  for (std::size_t token = 0; rows != SomeRows::all && token < ids.size(); token += shape.top_k) {
+    detail::keep_rows(std::span(ids).subspan(token, shape.top_k), local, [&](std::int32_t first, std::int32_t last) {
+      return rows == SomeRows::first ? first < first_end : last >= last_begin;
+    });
+  }
+  return ids;
 }
 
 }  // namespace weft::cli

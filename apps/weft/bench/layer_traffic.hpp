@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/moe/exchange.hpp"
+
 namespace weft::cli {
 
 struct LayerShape {
@@ -32,5 +34,11 @@ struct LayerTokens {
   std::uint32_t count() const { return static_cast<std::uint32_t>(sources.size()); }
 };
 LayerTokens make_layer_tokens(const LayerShape& shape, std::uint32_t rank, std::uint32_t tokens, std::uint32_t layer);
+
+// All rows of a dispatch; those that its first round needs; or those whose sums only the last round of combine ends.
+enum class SomeRows : std::uint8_t { all, first, last };
+// The tokens' ids, with −1 for those of other rows. `rounds`: of a rank's experts.
+std::vector<std::int32_t> ids_of_rows(const LayerShape& shape, const LayerTokens& tokens, SomeRows rows,
+                                      const detail::Rounds& rounds);
 
 }  // namespace weft::cli

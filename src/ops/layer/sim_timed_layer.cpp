@@ -1,8 +1,10 @@
 #include "ops/layer/sim_timed_layer.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "ops/moe/rounds.hpp"
+#include "ops/moe/rows_of_rounds.hpp"
 #include "sim/schedule.hpp"
 
 namespace weft::sim {
@@ -39,24 +41,14 @@ Routing drawn(const TimedTraffic& traffic) {
   return routing;
 }
 
-// The same with some rows alone: those for which `stays(first, last)` is true, local experts of the token at the rank.
+// The same with some rows alone, as detail::keep_rows().
 template <class Stays>
 Routing drawn_rows(const TimedTraffic& traffic, Stays stays) {
   Routing routing = drawn(traffic);
   const std::int64_t local = experts_of_rank(traffic);
   for (std::vector<std::int64_t>& ids : routing) {
-    for (auto token = ids.begin(); token != ids.end(); token += traffic.top_k) {
-      const std::vector<std::int64_t> all(token, token + traffic.top_k);
-      for (std::size_t k = 0; k < all.size(); ++k) {
-        std::int64_t first = local, last = 0;
-        for (const std::int64_t id : all) {
-          if (id / local != all[k] / local) continue;
-          first = std::min(first, id % local);
-          last = std::max(last, id % local);
-        }
-        if (!stays(first, last)) token[static_cast<std::ptrdiff_t>(k)] = -1;
-      }
-    }
+    for (std::size_t token = 0; token < ids.size(); token += traffic.top_k)
+      detail::keep_rows(std::span(ids).subspan(token, traffic.top_k), local, stays);
   }
   return routing;
 }

@@ -12,6 +12,7 @@
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "fabric/side_streams.hpp"
+#include "ops/layer/layer_order.hpp"
 #include "ops/layer/part_blocks.hpp"
 #include "ops/layer/silu_mul_work.hpp"
 
@@ -52,19 +53,20 @@ class SiluMul : public GroupCall {
   DataType type_;
 };
 
-// One call: its tensors in the workspace, and its parts.
+// One call: its tensors in the workspace, and its parts, which LayerOrder enqueues.
 class LayerRun {
  public:
   LayerRun(const LayerState& layer, const MoeLayerCall& call, const Rounds& rounds)
       : layer_(layer), shape_(layer.state.shape()), call_(call), rounds_(rounds) {}
 
   void make_experts() {
-    for (std::uint32_t round = 0; round < rounds_.count; ++round) make_experts_of(round);
+    for (std::uint32_t round = 0; round < rounds_.count; ++round) experts(round);
   }
   void make() {
-    if (call_.schedule == LayerSchedule::rounds) return in_rounds();
-    if (call_.schedule == LayerSchedule::combine_rounds) return combine_in_rounds();
-    plain();
+    LayerOrder<LayerRun> order(*this, rounds_.count);
+    if (call_.schedule == LayerSchedule::rounds) return order.in_rounds();
+    if (call_.schedule == LayerSchedule::combine_rounds) return order.combine_in_rounds();
+    order.plain();
   }
   // Whether an exception of make() comes from a part that Weft makes, and not from the caller's functions.
   bool weft_failed() const { return weft_runs_; }
@@ -82,12 +84,74 @@ class LayerRun {
     }
   }
 
+  bool has_shared() const { return call_.shared != nullptr && call_.tokens != 0; }
+  void order(LayerStream before, LayerStream behind) {
+    layer_.streams->order(stream(before), stream(behind));
+    if (before == LayerStream::callers) forked_[static_cast<std::size_t>(number_of(behind))] = true;
+  }
+  void dispatch(LayerStream on) {
+    part(Which::dispatch, 0, stream(on),
+         [&](Stream at) { handle_ = layer_.exchange.dispatch(dispatch_args(at, blocks(Which::dispatch))); });
+  }
+  void dispatch_send(LayerStream on) {
+    part(Which::dispatch_send, 0, stream(on),
+         [&](Stream at) { handle_ = layer_.exchange.dispatch_send(dispatch_args(at, blocks(Which::dispatch_send))); });
+  }
+  void dispatch_wait(LayerStream on, std::uint32_t round) {
+    part(Which::dispatch_wait, round, stream(on), [&](Stream at) {
+      DispatchArgs args = dispatch_args(at, blocks(Which::dispatch_wait, round));
+      args.round = round;
+      layer_.exchange.dispatch_wait(handle_, args);
+    });
+  }
+  void combine(LayerStream on) {
+    part(Which::combine, 0, stream(on),
+         [&](Stream at) { layer_.exchange.combine(combine_args(at, blocks(Which::combine))); });
+  }
+  void combine_send(LayerStream on, std::uint32_t round) {
+    part(Which::combine_send, round, stream(on), [&](Stream at) {
+      CombineArgs args = combine_args(at, blocks(Which::combine_send, round));
+      args.round = round;
+      layer_.exchange.combine_send(args);
+    });
+  }
+  void combine_wait(LayerStream on) {
+    part(Which::combine_wait, 0, stream(on),
+         [&](Stream at) { layer_.exchange.combine_wait(combine_args(at, blocks(Which::combine_wait))); });
+  }
+  void shared_expert(LayerStream on) {
+    part(Which::shared, 0, stream(on), [&](Stream at) {
+      call_.shared({.input = call_.input,
+                    .scales = call_.scales,
+                    .residual = call_.residual,
+                    .output = in_workspace(layer_.memory.shared),
+                    .tokens = call_.tokens,
+                    .hidden = layer_.exchange.args().hidden,
+                    .num_sms = call_.shared_num_sms,
+                    .stream = at});
+    });
+  }
+  void experts(std::uint32_t round) {
+    const ExpertRange of = of_round(round);
+    gemm(ExpertGemm::Which::up, of, round);
+    activate(of, round);
+    gemm(ExpertGemm::Which::down, of, round);
+  }
+  void up() {
+    const ExpertRange all{0, shape_.local};
+    gemm(ExpertGemm::Which::up, all, 0);
+    activate(all, 0);
+  }
+  void down(std::uint32_t round) { gemm(ExpertGemm::Which::down, of_round(round), round); }
+
  private:
   using Which = LayerPart::Which;
-  // The layer's streams: of dispatch and of combine in rounds, and of the shared expert.
-  static constexpr int kThere = 0, kBack = 1, kShared = 2;
+  // Of the layer's streams.
+  static constexpr int number_of(LayerStream stream) { return static_cast<int>(stream) - 1; }
+  Stream stream(LayerStream which) const {
+    return which == LayerStream::callers ? call_.stream : layer_.streams->stream(number_of(which));
+  }
 
-  bool has_shared() const { return call_.shared != nullptr && call_.tokens != 0; }
   // Makes a part, and tells the observer.
   template <class Make>
   void part(Which which, std::uint32_t round, Stream stream, Make make) {
@@ -99,7 +163,7 @@ class LayerRun {
     tell(true);
     tells_itself_ = tells_peers(which, round);
     weft_runs_ = which != Which::up && which != Which::down && which != Which::shared;
-    make();
+    make(stream);
     tells_itself_ = weft_runs_ = false;
     sent_ |= which == Which::dispatch || which == Which::dispatch_send;
     returned_ |= which == Which::combine || (which == Which::combine_send && round + 1 == rounds_.count);
@@ -126,101 +190,6 @@ class LayerRun {
   } catch (const std::exception&) {
     // The call's own error is already on its way to the caller.
   }
-  void fork(int number) {
-    layer_.streams->order(call_.stream, layer_.streams->stream(number));
-    forked_[static_cast<std::size_t>(number)] = true;
-  }
-
-  // The shared expert begins beside what follows; its rows are there behind join_shared().
-  void fork_shared() {
-    if (has_shared()) fork(kShared);
-  }
-  void join_shared(Stream behind) {
-    if (has_shared()) layer_.streams->order(layer_.streams->stream(kShared), behind);
-  }
-  void make_shared() {
-    if (!has_shared()) return;
-    const SharedExpert made{.input = call_.input,
-                            .scales = call_.scales,
-                            .residual = call_.residual,
-                            .output = at(layer_.memory.shared),
-                            .tokens = call_.tokens,
-                            .hidden = layer_.exchange.args().hidden,
-                            .num_sms = call_.shared_num_sms,
-                            .stream = layer_.streams->stream(kShared)};
-    part(Which::shared, 0, made.stream, [&] { call_.shared(made); });
-  }
-
-  void plain() {
-    const DispatchHandle handle = dispatch();
-    make_experts_of(0);
-    join_shared(call_.stream);
-    part(Which::combine, 0, call_.stream,
-         [&] { layer_.exchange.combine(combine_args(handle, call_.stream, blocks(Which::combine))); });
-  }
-  DispatchHandle dispatch() {
-    fork_shared();
-    DispatchHandle handle;
-    part(Which::dispatch, 0, call_.stream,
-         [&] { handle = layer_.exchange.dispatch(dispatch_args(call_.stream, blocks(Which::dispatch))); });
-    make_shared();
-    return handle;
-  }
-
-  void in_rounds() {
-    const Stream there = layer_.streams->stream(kThere);
-    fork_shared();
-    fork(kThere);
-    DispatchArgs sent = dispatch_args(there, blocks(Which::dispatch_send));
-    DispatchHandle handle;
-    part(Which::dispatch_send, 0, there, [&] { handle = layer_.exchange.dispatch_send(sent); });
-    make_shared();
-    for (std::uint32_t round = 0; round < rounds_.count; ++round) {
-      sent.round = round;
-      sent.launch.blocks = blocks(Which::dispatch_wait, round);
-      part(Which::dispatch_wait, round, there, [&] { layer_.exchange.dispatch_wait(handle, sent); });
-      layer_.streams->order(there, call_.stream);
-      make_experts_of(round);
-      send_back(handle, round);
-    }
-    end(handle);
-  }
-
-  void make_experts_of(std::uint32_t round) {
-    const ExpertRange experts = of_round(round);
-    gemm(ExpertGemm::Which::up, experts, round);
-    activate(experts, round);
-    gemm(ExpertGemm::Which::down, experts, round);
-  }
-
-  // Behind the down GEMM of the round.
-  void send_back(const DispatchHandle& handle, std::uint32_t round) {
-    const Stream back = layer_.streams->stream(kBack);
-    fork(kBack);
-    CombineArgs args = combine_args(handle, back, blocks(Which::combine_send, round));
-    args.round = round;
-    part(Which::combine_send, round, back, [&] { layer_.exchange.combine_send(args); });
-  }
-  void end(const DispatchHandle& handle) {
-    const Stream back = layer_.streams->stream(kBack);
-    join_shared(back);
-    part(Which::combine_wait, 0, back,
-         [&] { layer_.exchange.combine_wait(combine_args(handle, back, blocks(Which::combine_wait))); });
-    layer_.streams->order(back, call_.stream);
-  }
-
-  void combine_in_rounds() {
-    const DispatchHandle handle = dispatch();
-    const ExpertRange all{0, shape_.local};
-    gemm(ExpertGemm::Which::up, all, 0);
-    activate(all, 0);
-    for (std::uint32_t round = 0; round < rounds_.count; ++round) {
-      gemm(ExpertGemm::Which::down, of_round(round), round);
-      send_back(handle, round);
-    }
-    end(handle);
-  }
-
   int blocks(Which which, std::uint32_t round = 0) const {
     return blocks_of({.call = call_, .which = which, .round = round, .rounds = rounds_.count});
   }
@@ -229,11 +198,11 @@ class LayerRun {
     return {std::min(experts.begin, shape_.local), std::min(experts.end, shape_.local)};
   }
 
-  std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(call_.workspace) + offset; }
-  std::int32_t* counts() const { return reinterpret_cast<std::int32_t*>(at(layer_.memory.counts)); }
+  std::byte* in_workspace(std::size_t offset) const { return static_cast<std::byte*>(call_.workspace) + offset; }
+  std::int32_t* counts() const { return reinterpret_cast<std::int32_t*>(in_workspace(layer_.memory.counts)); }
   std::int32_t* offsets() const {
     const bool contiguous = shape_.layout == RowLayout::expert_contiguous;
-    return contiguous ? reinterpret_cast<std::int32_t*>(at(layer_.memory.offsets)) : nullptr;
+    return contiguous ? reinterpret_cast<std::int32_t*>(in_workspace(layer_.memory.offsets)) : nullptr;
   }
 
   DispatchArgs dispatch_args(Stream stream, int blocks) const {
@@ -244,8 +213,8 @@ class LayerRun {
             .topk_weights = call_.topk_weights,
             .tokens = call_.tokens,
             .most_tokens = call_.most_tokens,
-            .output = at(layer_.memory.rows),
-            .output_scales = at(layer_.memory.scales),
+            .output = in_workspace(layer_.memory.rows),
+            .output_scales = in_workspace(layer_.memory.scales),
             .counts = counts(),
             .offsets = offsets(),
             .stream = stream,
@@ -253,10 +222,10 @@ class LayerRun {
             .launch = {.blocks = blocks},
             .rounds = call_.rounds};
   }
-  CombineArgs combine_args(const DispatchHandle& handle, Stream stream, int blocks) const {
-    return {.handle = handle,
-            .input = at(layer_.memory.results),
-            .residual = has_shared() ? at(layer_.memory.shared) : call_.residual,
+  CombineArgs combine_args(Stream stream, int blocks) const {
+    return {.handle = handle_,
+            .input = in_workspace(layer_.memory.results),
+            .residual = has_shared() ? in_workspace(layer_.memory.shared) : call_.residual,
             .output = call_.output,
             .stream = stream,
             .tag = call_.tag,
@@ -273,9 +242,9 @@ class LayerRun {
                           .round = round,
                           .first_expert = experts.begin,
                           .experts = experts.end - experts.begin,
-                          .input = at(up ? memory.rows : memory.middle),
-                          .input_scales = at(up ? memory.scales : memory.middle_scales),
-                          .output = at(up ? memory.gate_up : memory.results),
+                          .input = in_workspace(up ? memory.rows : memory.middle),
+                          .input_scales = in_workspace(up ? memory.scales : memory.middle_scales),
+                          .output = in_workspace(up ? memory.gate_up : memory.results),
                           .input_columns = up ? hidden : middle,
                           .output_columns = up ? 2 * middle : hidden,
                           .layout = shape_.layout,
@@ -284,25 +253,26 @@ class LayerRun {
                           .offsets = offsets(),
                           .num_sms = up ? call_.up_num_sms : call_.down_num_sms,
                           .stream = call_.stream};
-    part(up ? Which::up : Which::down, round, call_.stream, [&] { (up ? call_.up : call_.down)(made); });
+    part(up ? Which::up : Which::down, round, call_.stream, [&](Stream) { (up ? call_.up : call_.down)(made); });
   }
   void activate(const ExpertRange& experts, std::uint32_t round) {
     if (experts.begin == experts.end) return;
     const SiluMulWork work{.shape = layer_.middle,
-                           .input = at(layer_.memory.gate_up),
-                           .output = at(layer_.memory.middle),
-                           .scales = at(layer_.memory.middle_scales),
+                           .input = in_workspace(layer_.memory.gate_up),
+                           .output = in_workspace(layer_.memory.middle),
+                           .scales = in_workspace(layer_.memory.middle_scales),
                            .counts = counts(),
                            .offsets = offsets(),
                            .experts = experts};
     SiluMul call(layer_.group, call_.stream, work, layer_.exchange.args().combine_type);
-    part(Which::activation, round, call_.stream, [&] { make_call(call); });
+    part(Which::activation, round, call_.stream, [&](Stream) { make_call(call); });
   }
 
   const LayerState& layer_;
   const ExchangeShape& shape_;
   const MoeLayerCall& call_;
   const Rounds& rounds_;
+  DispatchHandle handle_;
   // The part that is being made, for a failure's words.
   Which at_ = Which::dispatch;
   std::uint32_t round_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "ops/layer/layer_order.hpp"
 #include "ops/moe/rounds.hpp"
 #include "ops/moe/rows_of_rounds.hpp"
 #include "sim/schedule.hpp"
@@ -13,11 +14,12 @@ namespace {
 using detail::kJoined;
 using detail::kSend;
 using detail::kWait;
+using detail::LayerOrder;
+using detail::LayerStream;
 using detail::Rounds;
 using Launches = std::vector<detail::Phases>;
 
-// The caller's stream, and the layer's two.
-constexpr unsigned kCallers = 0, kThere = 1, kBack = 2, kStreams = 3;
+constexpr unsigned kStreams = static_cast<unsigned>(LayerStream::shared) + 1;
 
 std::uint32_t experts_of_rank(const TimedTraffic& traffic) {
   return traffic.experts / traffic.ranks;
@@ -52,6 +54,49 @@ Routing drawn_rows(const TimedTraffic& traffic, Stays stays) {
   }
   return routing;
 }
+
+// The parts of one rank's layer, as LayerOrder asks for them.
+class RankParts {
+ public:
+  // Experts and communication have so many processors.
+  struct Processors {
+    double experts, communication;
+  };
+  // `round_ns`: of the experts of each round.
+  RankParts(TimedExchange& exchange, unsigned rank, const Processors& processors, const std::vector<double>& round_ns,
+            const Rounds& rounds)
+      : exchange_(exchange), rank_(rank), processors_(processors), round_ns_(round_ns), rounds_(rounds) {}
+
+  static constexpr bool has_shared() { return false; }
+  void shared_expert(LayerStream) {}
+  void order(LayerStream before, LayerStream behind) {
+    exchange_.machine().order(rank_, static_cast<unsigned>(before), static_cast<unsigned>(behind));
+  }
+  void dispatch(LayerStream on) { launch(&TimedExchange::dispatch, on, kJoined, 0); }
+  void dispatch_send(LayerStream on) { launch(&TimedExchange::dispatch, on, kSend, 0); }
+  void dispatch_wait(LayerStream on, std::uint32_t round) { launch(&TimedExchange::dispatch, on, kWait, round); }
+  void combine(LayerStream on) { launch(&TimedExchange::combine, on, kJoined, 0); }
+  void combine_send(LayerStream on, std::uint32_t round) { launch(&TimedExchange::combine, on, kSend, round); }
+  void combine_wait(LayerStream on) { launch(&TimedExchange::combine, on, kWait, 0); }
+  void experts(std::uint32_t round) {
+    exchange_.compute(rank_, static_cast<unsigned>(LayerStream::callers), processors_.experts, rounds_.experts(round),
+                      round_ns_[round]);
+  }
+
+ private:
+  using Part = void (TimedExchange::*)(unsigned, unsigned, double, detail::Phases, const Rounds&);
+  void launch(Part part, LayerStream on, detail::Phases phases, std::uint32_t round) {
+    Rounds rounds = rounds_;
+    rounds.current = round;
+    (exchange_.*part)(rank_, static_cast<unsigned>(on), processors_.communication, phases, rounds);
+  }
+
+  TimedExchange& exchange_;
+  unsigned rank_;
+  Processors processors_;
+  const std::vector<double>& round_ns_;
+  Rounds rounds_;
+};
 
 TimedRun ended(TimedExchange& exchange) {
   exchange.run();
@@ -90,10 +135,10 @@ double experts_alone(const TimedTraffic& traffic, const std::vector<double>& rou
 
 TimedRun run_plain(const TimedLayer& layer) {
   TimedExchange exchange(layer.traffic, drawn(layer.traffic), kStreams);
+  const std::vector<double> experts_ns{layer.experts_ns};
   for (unsigned rank = 0; rank < exchange.ranks(); ++rank) {
-    exchange.dispatch(rank, kCallers, kCosts.processors, kJoined, {});
-    exchange.compute(rank, kCallers, kCosts.processors, {}, layer.experts_ns);
-    exchange.combine(rank, kCallers, kCosts.processors, kJoined, {});
+    RankParts parts(exchange, rank, {kCosts.processors, kCosts.processors}, experts_ns, {});
+    LayerOrder(parts, 1).plain();
   }
   return ended(exchange);
 }
@@ -108,23 +153,13 @@ double ideal(const TimedParts& parts) {
   return parts.dispatch + parts.experts + parts.combine;
 }
 
-// As in_rounds() of ops/layer/layer.cpp.
 TimedRun run_rounds(const TimedLayer& layer) {
   TimedExchange exchange(layer.traffic, drawn(layer.traffic), kStreams);
-  TimedMachine& machine = exchange.machine();
+  const Rounds rounds = rounds_of(layer);
   for (unsigned rank = 0; rank < exchange.ranks(); ++rank) {
-    Rounds rounds = rounds_of(layer);
-    machine.order(rank, kCallers, kThere);
-    exchange.dispatch(rank, kThere, layer.processors, kSend, rounds);
-    for (; rounds.current < rounds.count; ++rounds.current) {
-      exchange.dispatch(rank, kThere, layer.processors, kWait, rounds);
-      machine.order(rank, kThere, kCallers);
-      exchange.compute(rank, kCallers, kCosts.processors - 2 * layer.processors, rounds.experts(rounds.current),
-                       layer.round_ns[rounds.current]);
-      machine.order(rank, kCallers, kBack);
-      exchange.combine(rank, kBack, layer.processors, kSend, rounds);
-    }
-    exchange.combine(rank, kBack, layer.processors, kWait, rounds);
+    RankParts parts(exchange, rank, {kCosts.processors - 2 * layer.processors, layer.processors}, layer.round_ns,
+                    rounds);
+    LayerOrder(parts, rounds.count).in_rounds();
   }
   return ended(exchange);
 }

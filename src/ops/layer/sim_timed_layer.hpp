@@ -1,5 +1,5 @@
-// A layer of experts on a machine with clocks, in the orders of ops/layer/layer.cpp. Ideals for its time follow from
-// the times of its parts alone.
+// A layer of experts on a machine with clocks, in the orders of ops/layer/layer_order.hpp. Ideals for its time follow
+// from the times of its parts alone.
 #pragma once
 
 #include <cstdint>

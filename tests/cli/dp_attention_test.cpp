@@ -5,9 +5,98 @@
 
 #include "bench/crossing_measure.hpp"
 #include "cli/run.hpp"
+#include "cli/test_peer.hpp"
 
 namespace weft::cli {
 namespace {
+
+// A bench of CPU ranks beside a peer that has all of NCCL's operations.
+struct CrossingBench {
+  CrossingBench(const CrossingForm& form, Data data)
+      : ranks({.world_size = form.layout.tp, .device = Device::cpu}),
+        peers(std::make_shared<TestPeers>(form.layout.tp)),
+        form(form) {
+    const auto open = [shared = peers](Ranks::Seat& seat, std::size_t bytes) -> std::unique_ptr<Peer> {
+      return std::make_unique<TestPeer>(shared, seat.rank(), bytes);
+    };
+    const std::size_t bytes = crossing_bytes(form, {.rows = 9, .type = DataType::f32});
+    bench = open_crossing_bench(ranks, {.data = data, .max_bytes = bytes, .open_peer = open}, form);
+  }
+
+  Result run(const Point& point) {
+    peers->calls.clear();
+    return bench->run(point, 1);
+  }
+
+  Ranks ranks;
+  std::shared_ptr<TestPeers> peers;
+  CrossingForm form;
+  std::unique_ptr<Bench> bench;
+};
+
+Point crossing_point(Operation operation, Load load, std::int64_t tokens, Contender contender) {
+  return {.operation = operation, .load = load, .count = 1, .rows = tokens, .hidden = 40, .contender = contender};
+}
+
+// Sums and gathers by the peer are compared with the reference, in every layout that a peer can serve.
+TEST(BenchDpAttention, PeersAreRight) {
+  for (const auto& [tp, dp] : {std::pair{2, 2}, {3, 1}, {4, 4}, {1, 1}}) {
+    for (const Data data : {Data::integers, Data::random}) {
+      CrossingBench bench({.layout = {.tp = tp, .dp = dp}, .hidden = 40}, data);
+      for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
+        for (const auto load : {Load::balanced, Load::busy}) {
+          for (const auto contender : {Contender::nccl, Contender::nccl_symmetric, Contender::nccl_grouped}) {
+            EXPECT_EQ(std::ranges::count(bench.bench->contenders(operation), contender), 1);
+            for (const std::int64_t tokens : {1, 5, 9}) {
+              const Result result = bench.run(crossing_point(operation, load, tokens, contender));
+              EXPECT_EQ(result.verdict, Verdict::ok)
+                  << tp << " " << dp << " " << name(operation) << " " << name(load) << " " << name(contender) << " "
+                  << tokens << ": " << result.detail;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// A wrong byte of the last rank is found, whatever the peer has done.
+TEST(BenchDpAttention, PeersThatErrAreWrong) {
+  for (const auto& [tp, dp] : {std::pair{2, 2}, {3, 1}}) {
+    CrossingBench bench({.layout = {.tp = tp, .dp = dp}, .hidden = 40}, Data::integers);
+    bench.peers->errs = true;
+    for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
+      for (const auto contender : {Contender::nccl, Contender::nccl_symmetric, Contender::nccl_grouped}) {
+        const Result result = bench.run(crossing_point(operation, Load::balanced, 6, contender));
+        EXPECT_EQ(result.verdict, Verdict::wrong) << name(operation) << " " << name(contender);
+      }
+    }
+  }
+}
+
+// Equal operations have the largest shard's rows for each rank. Grouped ones move the rows that there are.
+TEST(BenchDpAttention, PeersMoveTheRowsThatTheLegendSays) {
+  using Calls = std::vector<TestPeers::Call>;
+  const auto calls_of = [](const ParallelLayout& layout, Operation operation, Contender contender) {
+    CrossingBench bench({.layout = layout, .hidden = 40}, Data::integers);
+    EXPECT_EQ(bench.run(crossing_point(operation, Load::busy, 5, contender)).verdict, Verdict::ok);
+    return bench.peers->calls;
+  };
+  const ParallelLayout apart{.tp = 2, .dp = 2}, together{.tp = 3, .dp = 1};
+  EXPECT_EQ(calls_of(apart, Operation::gather_sums, Contender::nccl), (Calls{{Operation::all_gather, {5, 5}}}));
+  EXPECT_EQ(calls_of(apart, Operation::gather_sums, Contender::nccl_grouped),
+            (Calls{{Operation::all_gather_v, {5, 1}}}));
+  EXPECT_EQ(calls_of(apart, Operation::scatter_sums, Contender::nccl_symmetric),
+            (Calls{{Operation::reduce_scatter, {5, 5}}}));
+  EXPECT_EQ(calls_of(apart, Operation::scatter_sums, Contender::nccl_grouped),
+            (Calls{{Operation::reduce_scatter_v, {5, 1}}}));
+  for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
+    EXPECT_EQ(calls_of(together, operation, Contender::nccl),
+              (Calls{{Operation::reduce_scatter, {2, 2, 2}}, {Operation::all_gather, {2, 2, 2}}}));
+    EXPECT_EQ(calls_of(together, operation, Contender::nccl_grouped),
+              (Calls{{Operation::reduce_scatter_v, {2, 2, 1}}, {Operation::all_gather_v, {2, 2, 1}}}));
+  }
+}
 
 // Groups of one rank, of some and of all; as many tokens everywhere, and one busy group.
 TEST(BenchDpAttention, ChecksEveryLayoutAndLoad) {
@@ -39,6 +128,14 @@ TEST(BenchDpAttention, ChecksEveryLayoutAndLoad) {
       EXPECT_EQ(contenders.contains("separate"), std::string(layout.dp) != layout.tp);
     }
   }
+}
+
+TEST(BenchDpAttention, CsvHasLoads) {
+  const auto result = run({"bench", "dp-attention", "--device", "cpu", "--tp", "2", "--dp", "2", "--hidden", "8",
+                           "--tokens", "3", "--samples", "1", "--csv", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* line : {"\ngather_sums,balanced,2,", "\ngather_sums,busy,2,", "\nscatter_sums,busy,2,"})
+    EXPECT_NE(result.out.find(line), std::string::npos) << result.out;
 }
 
 TEST(BenchDpAttention, ABusyGroupLeavesTheOthersOneToken) {

@@ -67,6 +67,8 @@ std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingFo
         point.count = tokens_of_all * static_cast<std::size_t>(form.hidden);
         for (const auto contender : bench.contenders(operation)) {
           point.contender = contender;
+          // Nobody groups operations of as many rows on every rank.
+          if (contender == Contender::nccl_grouped && crossing_shape(form, point).is_even()) continue;
           point.launch = is_peer(contender) ? Launch{} : launch;
           for (const auto method : methods_named(bench, methods)) {
             point.method = method;
@@ -103,7 +105,8 @@ Table crossing_table(const std::vector<Result>& results, Method method, const Cr
 constexpr const char* kCrossingLegend =
     "tokens: of an attention group; busy: of the first one, the others have 1. size: all groups' rows.\n"
     "separate: Weft's reduce_scatter_v and all_gather_v, one behind the other. NCCL, Gloo: their reduce-scatter and\n"
-    "all-gather, or the one of them that groups of one rank need. Every group has as many rows as the largest.\n"
+    "all-gather, or the one of them that groups of one rank need. Each rank has as many rows as the largest.\n"
+    "NCCL grouped: the rows that ranks have, by a group of reductions and one of broadcasts. Equal rows are left out.\n"
     "speed-up: best peer's time over Weft's.\n";
 constexpr const char* kNormLegend =
     "norm: of the sums, with a residual, on the way; separate has a kernel for it between its calls. Peers and "

@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "bench/rank_bench.hpp"
-#include "oracle/moves.hpp"
 #include "weft/crossings.hpp"
 #include "weft/fused.hpp"
 #include "weft/moe.hpp"
-#include "workloads/reference.hpp"
+#include "workloads/crossing_reference.hpp"
 
 namespace weft::cli {
 namespace {
@@ -36,6 +34,7 @@ class CrossingMeasurement final : public RankBench {
     if (attn_tp() > 1 || form_.norm) all.push_back(Contender::separate);
     if (form_.norm) all.push_back(Contender::unfused);
     for (const auto peer : peers(Operation::reduce_scatter)) all.push_back(peer);
+    if (!peers(Operation::reduce_scatter_v).empty()) all.push_back(Contender::nccl_grouped);
     return all;
   }
 
@@ -60,48 +59,20 @@ class CrossingMeasurement final : public RankBench {
   std::size_t world() const { return static_cast<std::size_t>(ranks_.world_size()); }
   std::size_t attn_tp() const { return static_cast<std::size_t>(form_.layout.attn_tp()); }
   std::size_t hidden() const { return static_cast<std::size_t>(form_.hidden); }
+  static std::size_t me(const Ranks::Seat& seat) { return static_cast<std::size_t>(seat.rank()); }
   static bool gathers(const Point& point) { return point.operation == Operation::gather_sums; }
 
-  // Rows of each rank's shard. Peers have as many on each, as if all groups had the largest one's tokens.
-  std::vector<std::size_t> rows_of(const Point& point) const {
-    std::vector<std::size_t> rows;
-    for (int rank = 0; rank < ranks_.world_size(); ++rank) {
-      const std::size_t tokens = form_.tokens(point, form_.layout.attn_dp_rank(rank));
-      rows.push_back(
-          shard_of(tokens, form_.layout.attn_tp(), form_.layout.attn_tp_rank(rank), Sharding::balanced).size());
-    }
-    if (is_peer(point.contender)) std::ranges::fill(rows, rows.front());
-    return rows;
-  }
-  static std::size_t sum(std::span<const std::size_t> rows) {
-    return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
-  }
-  std::size_t group_rows(std::span<const std::size_t> rows, std::size_t group) const {
-    return sum(rows.subspan(group * attn_tp(), attn_tp()));
-  }
-  std::size_t group_of(const Ranks::Seat& seat) const {
-    return static_cast<std::size_t>(form_.layout.attn_dp_rank(seat.rank()));
-  }
-  // Rows of a tensor of one group, of which none has more than the first, and of all.
-  struct Room {
-    std::size_t group, whole;
-    std::size_t input(const Point& point) const { return gathers(point) ? group : whole; }
-    std::size_t output(const Point& point) const { return gathers(point) ? whole : group; }
-  };
-  Room room_of(std::span<const std::size_t> rows) const { return {group_rows(rows, 0), sum(rows)}; }
   std::size_t input_elements(const Point& point) const override {
-    return room_of(rows_of(point)).input(point) * hidden();
+    return crossing_shape(form_, point).input_rows() * hidden();
   }
   std::size_t output_elements(const Point& point) const override {
-    return room_of(rows_of(point)).output(point) * hidden();
+    return crossing_shape(form_, point).output_rows() * hidden();
   }
 
   // Groups are made only when needed: with groups, a call on all ranks has fewer of the GPU's blocks.
   void begin(const Point& point) override {
-    const std::vector<std::size_t> rows = rows_of(point);
-    const bool known = point.operation == operation_ && point.type == type_ && rows == rows_;
-    operation_ = point.operation, type_ = point.type, rows_ = rows, room_ = room_of(rows);
-    if (!known) make_reference(point);
+    shape_ = crossing_shape(form_, point);
+    reference_.prepare(shape_, args_.data, kLastStep);
     if (point.contender != Contender::separate || seats_.front().group) return;
     ranks_.each([&](Ranks::Seat& seat) {
       mine(seat).group = seat.split(form_.layout.attn_tp_color(seat.rank()));
@@ -109,30 +80,9 @@ class CrossingMeasurement final : public RankBench {
     });
   }
 
-  // The right output of each attention group; a gather's is that of all ranks.
-  void make_reference(const Point& point) {
-    const std::size_t row_bytes = hidden() * size_of(point.type);
-    std::vector<std::vector<std::byte>> inputs(world());
-    std::vector<std::span<const std::byte>> messages;
-    for (std::size_t from = 0; from < world(); ++from) {
-      const std::size_t own = gathers(point) ? group_rows(rows_, from / attn_tp()) : room_.whole;
-      inputs[from].resize(own * row_bytes);
-      fill(inputs[from].data(), 0, own * hidden(), point.type, args_.data, static_cast<int>(from), kLastStep);
-      messages.emplace_back(inputs[from]);
-    }
-    const auto places = oracle::places_of(rows_, Padding::none);
-    expected_.clear();
-    if (gathers(point)) {
-      expected_.push_back(oracle::gathered_sums(point.type, places, attn_tp(), messages, row_bytes));
-    } else {
-      for (std::size_t first = 0; first < world(); first += attn_tp())
-        expected_.push_back(oracle::scattered_sums(point.type, places, attn_tp(), messages, first, row_bytes));
-    }
-  }
-
   void prepare(Ranks::Seat& seat, const Point& point) override {
-    std::vector<std::int32_t> counts(rows_.begin(), rows_.end());
-    counts.push_back(static_cast<std::int32_t>(group_rows(rows_, group_of(seat))));
+    std::vector<std::int32_t> counts(shape_.all.rows.begin(), shape_.all.rows.end());
+    counts.push_back(static_cast<std::int32_t>(shape_.group_rows(me(seat))));
     RankDevice& device = *rank(seat).device;
     device.upload(mine(seat).counts, counts.data(), counts.size() * sizeof(std::int32_t));
     if (!is_normed(point)) return;
@@ -145,18 +95,16 @@ class CrossingMeasurement final : public RankBench {
   bool is_normed(const Point& point) const {
     return form_.norm && !is_peer(point.contender) && point.contender != Contender::unfused;
   }
-  // The row of the output at which this rank's shard begins.
-  std::size_t first_row(const Ranks::Seat& seat, const Point& point) const {
-    const auto me = static_cast<std::size_t>(seat.rank()), first = gathers(point) ? 0 : me / attn_tp() * attn_tp();
-    return sum(std::span(rows_).subspan(first, me - first));
+  // The row of a residual of all of the output's rows at which this rank's shard begins.
+  std::size_t first_row(const Ranks::Seat& seat) const {
+    return shape_.rows_between(shape_.gathers() ? 0 : shape_.first_of(me(seat)), me(seat));
   }
   // Tensors of the norm, of which this rank adds and makes its shard's.
   CrossingRmsNormArgs normed_args(Ranks::Seat& seat, const Point& point) {
     const auto [input, output] = buffers(seat, point);
     const Mine& own = mine(seat);
-    const std::size_t row_bytes = hidden() * size_of(point.type);
     CrossingRmsNormArgs args{.input = input,
-                             .residual = static_cast<std::byte*>(own.residual) + first_row(seat, point) * row_bytes,
+                             .residual = static_cast<std::byte*>(own.residual) + first_row(seat) * shape_.row_bytes(),
                              .residual_output = own.residual_output,
                              .gamma = own.gamma,
                              .hidden = hidden(),
@@ -164,9 +112,9 @@ class CrossingMeasurement final : public RankBench {
                              .epsilon = kEpsilon,
                              .group_ranks = attn_tp(),
                              .counts = {.rows = own.counts},
-                             .input_rows = room_.input(point),
-                             .shard_rows = shard_room(),
-                             .output_rows = room_.output(point),
+                             .input_rows = shape_.input_rows(),
+                             .shard_rows = shape_.all.most_rows(),
+                             .output_rows = shape_.output_rows(),
                              .stream = rank(seat).device->stream(),
                              .launch = point.launch};
     if (form_.norm->fp8) {
@@ -176,7 +124,6 @@ class CrossingMeasurement final : public RankBench {
     }
     return args;
   }
-  std::size_t shard_room() const { return (room_.group + attn_tp() - 1) / attn_tp(); }
 
   void enqueue(Ranks::Seat& seat, const Point& point) override {
     if (is_peer(point.contender)) return move_by_peer(seat, point);
@@ -193,8 +140,8 @@ class CrossingMeasurement final : public RankBench {
                             .type = point.type,
                             .group_ranks = attn_tp(),
                             .counts = {.rows = mine(seat).counts},
-                            .input_rows = room_.input(point),
-                            .output_rows = room_.output(point),
+                            .input_rows = shape_.input_rows(),
+                            .output_rows = shape_.output_rows(),
                             .stream = rank(seat).device->stream(),
                             .launch = point.launch};
     gathers(point) ? gather_sums(seat.communicator(), args) : scatter_sums(seat.communicator(), args);
@@ -215,8 +162,8 @@ class CrossingMeasurement final : public RankBench {
                                                                  .width = hidden(),
                                                                  .type = point.type,
                                                                  .counts = gathers(point) ? of_group : of_all,
-                                                                 .input_rows = room_.input(point),
-                                                                 .output_rows = shard_room(),
+                                                                 .input_rows = shape_.input_rows(),
+                                                                 .output_rows = shape_.all.most_rows(),
                                                                  .stream = stream,
                                                                  .launch = point.launch});
     }
@@ -230,8 +177,8 @@ class CrossingMeasurement final : public RankBench {
     all_gather_v(gathers(point) ? everybody : *own.group,
                  {.tensors = {tensors, form_.norm && form_.norm->fp8 ? 2u : 1u},
                   .counts = gathers(point) ? of_all : of_group,
-                  .input_rows = shard_room(),
-                  .output_rows = room_.output(point),
+                  .input_rows = shape_.all.most_rows(),
+                  .output_rows = shape_.output_rows(),
                   .stream = stream,
                   .launch = point.launch});
   }
@@ -242,7 +189,7 @@ class CrossingMeasurement final : public RankBench {
                               .residual = of.residual,
                               .residual_output = of.residual_output,
                               .gamma = of.gamma,
-                              .tokens = shard_room(),
+                              .tokens = shape_.all.most_rows(),
                               .hidden = of.hidden,
                               .type = of.type,
                               .epsilon = of.epsilon,
@@ -260,83 +207,47 @@ class CrossingMeasurement final : public RankBench {
   // In groups of all ranks both calls are over all; in groups of one rank only one of them is needed.
   void move_by_peer(Ranks::Seat& seat, const Point& point) {
     const auto [input, output] = buffers(seat, point);
-    const std::size_t each = rows_.front();
-    const auto move = [&](Operation operation, const void* from, void* to) {
-      GatherShape shape{.operation = operation, .type = point.type};
-      shape.rows.assign(world(), each);
-      shape.widths = {hidden()};
-      for (std::size_t i = 0; i < world(); ++i) shape.slots.push_back({i * each, (i + 1) * each});
-      rank(seat).peer->move(shape, from, to, rank(seat).device->stream());
-    };
-    if (attn_tp() == 1) return move(gathers(point) ? Operation::all_gather : Operation::reduce_scatter, input, output);
-    // NCCL's symmetric kernels need windows: sums go to the begin of the output's, where they are gathered in place.
-    auto* const sums =
-        static_cast<std::byte*>(output) + static_cast<std::size_t>(seat.rank()) * each * hidden() * size_of(point.type);
-    move(Operation::reduce_scatter, input, sums);
-    move(Operation::all_gather, sums, output);
+    Peer& peer = *rank(seat).peer;
+    const Stream stream = rank(seat).device->stream();
+    const bool ragged = point.contender == Contender::nccl_grouped;
+    const bool sums = attn_tp() > 1 || !gathers(point), shares = attn_tp() > 1 || gathers(point);
+    GatherShape summed = shape_.all, shared = shape_.all;
+    summed.operation = ragged ? Operation::reduce_scatter_v : Operation::reduce_scatter;
+    shared.operation = ragged ? Operation::all_gather_v : Operation::all_gather;
+    // NCCL's symmetric kernels need windows: sums go to their place in the output, where they are gathered.
+    const std::size_t first = shares ? shape_.all.first_row(me(seat)) : 0;
+    void* const shard = static_cast<std::byte*>(output) + first * shape_.row_bytes();
+    if (sums) peer.move(summed, input, shard, stream);
+    if (shares) peer.move(shared, sums ? shard : input, output, stream);
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {
-    const auto& expected = expected_[gathers(point) ? 0 : group_of(seat)];
-    const ReferenceArgs sums{.count = expected.size() / size_of(point.type),
-                             .type = point.type,
-                             .data = args_.data,
-                             .ranks = ranks_.world_size(),
-                             .step = kLastStep};
-    const auto host = std::span<const std::byte>(rank(seat).host);
-    if (is_normed(point)) return verify_norm(seat, point, sums, expected, host);
-    const auto got = host.first(expected.size());
-    // With groups of one rank a gather sums nothing, and a scatter's sums begin with the rank's own rows.
-    const bool alone = attn_tp() == 1;
-    const std::size_t first = alone && !gathers(point) ? static_cast<std::size_t>(seat.rank()) * rows_.front() : 0;
-    return compare(sums, expected, got, is_exact(point) || (alone && gathers(point)), first * hidden());
-  }
-
-  // Against the norm of the sums that are expected without it.
-  std::string verify_norm(Ranks::Seat& seat, const Point& point, const ReferenceArgs& sums,
-                          std::span<const std::byte> expected, std::span<const std::byte> host) {
+    const CrossingOutput output{.rank = me(seat),
+                                .rows = rank(seat).host,
+                                .exact = is_exact(point),
+                                // The calls inside of a group know nothing of pads.
+                                .has_pads = gathers(point) || point.contender != Contender::separate};
+    if (!is_normed(point)) return reference_.check(output);
     const auto download = [&](const void* from, std::size_t bytes) {
       std::vector<std::byte> content(bytes);
       rank(seat).device->download(content.data(), from, bytes);
       return content;
     };
-    const auto me = static_cast<std::size_t>(seat.rank());
-    const std::size_t rows = expected.size() / size_of(point.type) / hidden();
-    const auto residual = download(mine(seat).residual_output, rows_[me] * hidden() * size_of(point.type));
-    const bool casts = form_.norm->fp8.has_value();
-    const auto scales =
-        download(mine(seat).scales, casts ? rows * (hidden() / kScaleColumns) * sizeof(float) : std::size_t{0});
-    NormOutputs got{.residual = residual, .normed = {}, .residual_row = first_row(seat, point)};
-    if (casts) {
-      got.fp8 = host.first(rows * hidden()), got.scales = scales;
-    } else {
-      got.normed = host.first(expected.size());
-    }
-    return compare_norm({.sum = sums, .hidden = hidden(), .epsilon = kEpsilon, .form = *form_.norm}, expected, got);
+    const auto residual = download(mine(seat).residual_output, shape_.all.rows[me(seat)] * shape_.row_bytes());
+    const std::size_t row_scales = form_.norm->fp8 ? hidden() / kScaleColumns * sizeof(float) : 0;
+    const auto scales = download(mine(seat).scales, shape_.output_rows() * row_scales);
+    return reference_.check(output, {.form = *form_.norm, .epsilon = kEpsilon, .residual = residual, .scales = scales});
   }
 
   static constexpr float kEpsilon = 1e-6f;
   CrossingForm form_;
   std::vector<Mine> seats_;
   // State of the running point.
-  Operation operation_ = Operation::all_reduce;
-  DataType type_ = DataType::bf16;
-  std::vector<std::size_t> rows_;  // of each rank's shard
-  Room room_{};
-  std::vector<std::vector<std::byte>> expected_;  // make_reference()
+  CrossingShape shape_;
+  CrossingReference reference_;
 };
 
 }  // namespace
-
-std::size_t CrossingForm::tokens(const Point& point, int group) const {
-  return point.load == Load::busy && group > 0 ? 1 : static_cast<std::size_t>(point.rows);
-}
-
-std::size_t crossing_bytes(const CrossingForm& form, const Point& point) {
-  const auto each = static_cast<std::size_t>(form.layout.attn_tp()), ranks = static_cast<std::size_t>(form.layout.tp);
-  const std::size_t shard = (static_cast<std::size_t>(point.rows) + each - 1) / each;
-  return shard * ranks * static_cast<std::size_t>(form.hidden) * size_of(point.type);
-}
 
 std::unique_ptr<Bench> open_crossing_bench(Ranks& ranks, const BenchArgs& args, const CrossingForm& form) {
   return std::make_unique<CrossingMeasurement>(ranks, args, form);

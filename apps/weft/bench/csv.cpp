@@ -27,8 +27,9 @@ void add_result(Table& table, const CsvArgs& args, const std::vector<Result>& re
   const Point& point = result.point;
   const bool right = result.verdict == Verdict::ok;
   const bool reduces = point.operation == Operation::all_reduce;
+  const bool has_load = is_ragged(point.operation) || is_crossing(point.operation);
   std::vector<std::string> cells = {std::string(name(point.operation)),
-                                    is_ragged(point.operation) ? std::string(name(point.load)) : "",
+                                    has_load ? std::string(name(point.load)) : "",
                                     std::to_string(args.ranks),
                                     std::string(name(point.type)),
                                     reduces ? std::string(name(point.op)) : "",

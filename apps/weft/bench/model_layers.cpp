@@ -73,7 +73,7 @@ void measure_both(Ranks& ranks, const LayerForm& form, const Measured& measured,
   for (Point& point : points) {
     point.method = bench->methods().front();
     for (const auto contender : bench->contenders(point.operation)) {
-      if (is_weft(contender) && contender != Contender::automatic) continue;
+      if (is_weft(contender) ? contender != Contender::automatic : contender == Contender::nccl_grouped) continue;
       point.contender = contender;
       all.push_back(point);
     }

@@ -30,8 +30,8 @@ RankBench::RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers)
   check_memory(ranks, args.max_bytes, buffers);
   const bool gpu = ranks.device() == Device::cuda;
   std::shared_ptr<GlooPeer> gloo;
-  if (!args.peers) {
-    // nothing to open
+  if (!args.peers || args.open_peer) {
+    // nothing to find
   } else if (gpu && ranks.local_size() > usable_gpus()) {
     notes_.push_back("NCCL: several ranks share a GPU here, which NCCL does not support");
   } else if (!gpu && ranks.local_size() != ranks.world_size()) {
@@ -40,7 +40,7 @@ RankBench::RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers)
     gloo = open_gloo(ranks.world_size());
     if (!gloo) notes_.push_back("Gloo: not installed, or weft-gloo-peer.so is not beside this program");
   }
-  const bool nccl = args.peers && gpu && notes_.empty() && ranks.world_size() > 1;
+  const bool nccl = args.peers && !args.open_peer && gpu && notes_.empty() && ranks.world_size() > 1;
   ranks_.each([&](Ranks::Seat& seat) { open(seat, nccl, gloo); });
   if (const auto& peer = opened_.front().peer; peer && !peer->problem().empty()) notes_.push_back(peer->problem());
 }
@@ -63,6 +63,7 @@ void RankBench::open(Ranks::Seat& seat, [[maybe_unused]] bool nccl, const std::s
   mine.device = open_rank_device(ranks_, seat);
   mine.input = mine.device->allocate(args_.max_bytes + kInputRoom);
   mine.output = mine.device->allocate(args_.max_bytes);
+  if (args_.peers && args_.open_peer) mine.peer = args_.open_peer(seat, args_.max_bytes + kInputRoom);
   if (gloo) mine.peer = open_gloo_rank(gloo, seat.rank());
 #if WEFT_WITH_CUDA
   if (nccl) mine.peer = open_nccl_peer(seat, args_.max_bytes + kInputRoom);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,6 +48,10 @@ constexpr bool is_ragged(Operation operation) {
   return operation >= Operation::all_gather_v && operation <= Operation::attn_all_gather;
 }
 
+constexpr bool is_crossing(Operation operation) {
+  return operation == Operation::gather_sums || operation == Operation::scatter_sums;
+}
+
 constexpr bool is_in_groups(Operation operation) {
   return operation == Operation::attn_reduce_scatter || operation == Operation::attn_all_gather;
 }
@@ -66,7 +71,8 @@ constexpr bool is_copy(Operation operation) {
   }
 }
 
-// The tokens of a ragged gather: as many in every attention group, or many in one group and one in each other group.
+// The tokens of a ragged gather or a crossing: as many in every attention group, or many in one group and one in each
+// other group.
 enum class Load : std::uint8_t { balanced, busy };
 
 constexpr std::string_view name(Load load) {
@@ -90,6 +96,7 @@ enum class Contender : std::uint8_t {
   copy,        // a bound, too: a GPU copies bytes from its memory to its memory
   nccl,
   nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
+  nccl_grouped,    // NCCL with an operation for each rank's rows, all in a group
   gloo_ring,
   gloo_bcube,
   torch_nccl,  // the torch columns come from bench/torch_peer.py
@@ -99,9 +106,10 @@ enum class Contender : std::uint8_t {
 
 constexpr std::string_view name(Contender contender) {
   constexpr std::string_view names[] = {
-      "automatic",  "one-shot",  "two-shot",     "pipelined",  "multimem-one-shot", "multimem-two-shot", "padded",
-      "one tensor", "separate",  "without norm", "symmetric",  "plain push",        "plain copy",        "NCCL",
-      "NCCL symm.", "Gloo ring", "Gloo bcube",   "torch NCCL", "torch one-shot",    "torch two-shot"};
+      "automatic",  "one-shot",       "two-shot",      "pipelined",    "multimem-one-shot", "multimem-two-shot",
+      "padded",     "one tensor",     "separate",      "without norm", "symmetric",         "plain push",
+      "plain copy", "NCCL",           "NCCL symm.",    "NCCL grouped", "Gloo ring",         "Gloo bcube",
+      "torch NCCL", "torch one-shot", "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 
@@ -202,11 +210,15 @@ double operation_us(const Result& result);
 // Adds the samples of another run of the same point. One wrong run makes the result wrong.
 void append(Result& result, const Result& more);
 
+class Peer;
+
 struct BenchArgs {
   Data data = Data::integers;
   std::size_t max_bytes = 0;  // largest message of all points
   bool peers = true;          // also measures NCCL or Gloo
   bool multicast = false;     // also measures the algorithms that use NVLink's switches
+  // Opens one rank's end of a peer instead of NCCL or Gloo.
+  std::function<std::unique_ptr<Peer>(Ranks::Seat& seat, std::size_t max_bytes)> open_peer = {};
 };
 
 // Measures points on its ranks. Collective: every process of a launched job must run the same points in the same order,

@@ -18,7 +18,8 @@ double tolerance(const ReferenceArgs& args, std::size_t index) {
   constexpr std::array<double, 3> rounding = {0x1p-8, 0x1p-11, 0x1p-24};  // half a unit in the last place
   double magnitudes = 0;
   for (int r = 0; r < args.ranks; ++r)
-    magnitudes += std::fabs(pattern::number(args.data, args.type, pattern::hash(r, args.step, index)));
+    magnitudes +=
+        std::fabs(pattern::number(args.data, args.type, pattern::hash(args.first_rank + r, args.step, index)));
   const double of_sum = 2 * args.ranks * rounding[static_cast<std::size_t>(args.type)] * magnitudes;
   return args.op == ReduceOp::avg ? of_sum / args.ranks : of_sum;
 }
@@ -48,7 +49,8 @@ void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t 
   const std::span tensor(result, end * size_of(args.type));
   const oracle::Format format = oracle::format_of(args.type);
   const auto collect = [&](std::size_t i, auto& values, const auto& value) {
-    for (int r = 0; r < args.ranks; ++r) values[static_cast<std::size_t>(r)] = value(pattern::hash(r, args.step, i));
+    for (int r = 0; r < args.ranks; ++r)
+      values[static_cast<std::size_t>(r)] = value(pattern::hash(args.first_rank + r, args.step, i));
   };
   std::vector<std::uint64_t> words(static_cast<std::size_t>(args.ranks));
   std::vector<float> numbers(words.size());

@@ -17,7 +17,8 @@ struct ReferenceArgs {
   ReduceOp op = ReduceOp::sum;
   Data data = Data::integers;
   int ranks = 1;
-  int step = 0;  // number of the producer's rewrite
+  int step = 0;        // number of the producer's rewrite
+  int first_rank = 0;  // of `ranks` neighbours
 
   bool operator==(const ReferenceArgs&) const = default;
 };

@@ -1,9 +1,12 @@
 // weft bench dp-attention, on CPU ranks.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "bench/crossing_measure.hpp"
+#include "bench/crossing_tables.hpp"
+#include "bench/report.hpp"
 #include "cli/run.hpp"
 #include "cli/test_peer.hpp"
 
@@ -128,6 +131,59 @@ TEST(BenchDpAttention, ChecksEveryLayoutAndLoad) {
       EXPECT_EQ(contenders.contains("separate"), std::string(layout.dp) != layout.tp);
     }
   }
+}
+
+// Outputs in symmetric memory have a column if groups of one rank gather what nobody has to sum.
+TEST(BenchDpAttention, GathersOfOneRankGoToSymmetricMemory) {
+  const std::string file = testing::TempDir() + "symmetric.json";
+  const auto verdicts_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"bench",    "dp-attention", "--device",  "cpu", "--tp",   "2",
+                                          "--tokens", "1,5",          "--samples", "1",   "--json", file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::map<std::string, int> verdicts;
+    const auto json = read_json(file);
+    for (const auto& point : json.at("points"))
+      if (point.at("contender") == "symmetric")
+        ++verdicts[point.at("operation").get<std::string>() + " " + point.at("verdict").get<std::string>()];
+    EXPECT_EQ(result.out.find("symmetric: the gather with outputs in symmetric memory") != std::string::npos,
+              !verdicts.empty())
+        << result.out;
+    return verdicts;
+  };
+  using Verdicts = std::map<std::string, int>;
+  EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "40"}), (Verdicts{{"gather_sums ok", 4}}));
+  EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "36"}), (Verdicts{{"gather_sums unavailable", 4}}));
+  EXPECT_EQ(verdicts_of({"--dp", "1", "--hidden", "40"}), Verdicts{});
+  EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "40", "--norm", "same"}), Verdicts{});
+}
+
+Result measured(Contender contender, double us) {
+  Point point = crossing_point(Operation::gather_sums, Load::busy, 5, contender);
+  point.method = Method::graph;
+  return {.point = point, .verdict = Verdict::ok, .us = us, .samples_us = {{us}}};
+}
+
+// Symmetric memory is rated against symmetric windows, in the table and in the report.
+TEST(BenchDpAttention, SymmetricMemoryHasARatioOfItsOwn) {
+  const std::vector<Result> results = {measured(Contender::automatic, 4), measured(Contender::symmetric, 2),
+                                       measured(Contender::nccl, 10), measured(Contender::nccl_symmetric, 5),
+                                       measured(Contender::nccl_grouped, 8)};
+  const std::string csv = crossing_table(results, Method::graph, {}).csv();
+  EXPECT_NE(csv.find(",Weft,symmetric,NCCL,NCCL symm.,NCCL grouped,speed-up,symm. speed-up\n"), std::string::npos)
+      << csv;
+  EXPECT_NE(csv.find(",4.00,2.00,10.0,5.00,8.00,1.25,2.50\n"), std::string::npos) << csv;
+  const auto json = to_json(results, {});
+  EXPECT_EQ(json.at(0).at("speed_up"), 1.25);
+  EXPECT_FALSE(json.at(0).contains("symmetric_speed_up"));
+  EXPECT_EQ(json.at(1).at("symmetric_speed_up"), 2.5);
+  const std::string legend = crossing_legend(results, {});
+  for (const char* column : {"symmetric:", "NCCL:", "symm.:", "NCCL grouped:", "symm. speed-up:"})
+    EXPECT_NE(legend.find(column), std::string::npos) << column;
+  EXPECT_EQ(legend.find("separate"), std::string::npos);
+  const std::string alone = crossing_legend({results[0]}, {});
+  for (const char* column : {"symmetric", "NCCL", "norm"}) EXPECT_EQ(alone.find(column), std::string::npos) << column;
 }
 
 TEST(BenchDpAttention, CsvHasLoads) {

@@ -6,14 +6,13 @@
 
 #include "bench/bench_options.hpp"
 #include "bench/crossing_measure.hpp"
+#include "bench/crossing_tables.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
-#include "common/sizes.hpp"
 #include "common/values.hpp"
 #include "models/model_choice.hpp"
 #include "weft/moe.hpp"
 #include "workloads/gather_shape.hpp"
-#include "workloads/speed_up.hpp"
 
 namespace weft::cli {
 namespace {
@@ -84,35 +83,6 @@ std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingFo
   return all;
 }
 
-Table crossing_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
-  const std::vector<Contender> contenders = contenders_in(results, method);
-  std::vector<std::string> columns = {"operation", "load", "tokens", "size"};
-  for (const auto one : contenders) columns.emplace_back(one == Contender::automatic ? "Weft" : name(one));
-  columns.emplace_back("speed-up");
-  Table table(columns, 4);
-  for (const auto& ours : results) {
-    const Point& point = ours.point;
-    if (point.method != method || point.contender != Contender::automatic) continue;
-    std::vector<std::string> cells = {std::string(name(point.operation)), std::string(name(point.load)),
-                                      std::to_string(point.rows), format_bytes(point.bytes())};
-    for (const auto contender : contenders) cells.push_back(cell(in_row(results, point, contender)));
-    cells.push_back(cell(speed_up(ours, best_peer(results, point), crowd)));
-    table.add(cells);
-  }
-  return table;
-}
-
-constexpr const char* kCrossingLegend =
-    "tokens: of an attention group; busy: of the first one, the others have 1. size: all groups' rows.\n"
-    "separate: Weft's reduce_scatter_v and all_gather_v, one behind the other. NCCL, Gloo: their reduce-scatter and\n"
-    "all-gather, or the one of them that groups of one rank need. Each rank has as many rows as the largest.\n"
-    "NCCL grouped: the rows that ranks have, by a group of reductions and one of broadcasts. Equal rows are left out.\n"
-    "speed-up: best peer's time over Weft's.\n";
-constexpr const char* kNormLegend =
-    "norm: of the sums, with a residual, on the way; separate has a kernel for it between its calls. Peers and "
-    "\"without\n"
-    "norm\" make the crossing alone.\n";
-
 void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const CrossingForm& form,
                              const std::vector<Result>& results, const std::vector<std::string>& notes) const {
   const Crowd crowd = crowd_of(ranks, results);
@@ -125,8 +95,7 @@ void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const Cross
                launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks, options),
                crowd.warning());
     print_tables(methods_named(bench, methods), [&](Method method) { return crossing_table(results, method, crowd); });
-    fmt::print("\n{}\n{}{}{}", verdict_line(compared(results)), kSpreadLegend, kCrossingLegend,
-               form.norm ? kNormLegend : "");
+    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, crossing_legend(results, form));
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }

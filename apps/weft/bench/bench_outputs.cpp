@@ -8,6 +8,7 @@
 
 #include "bench/push.hpp"
 #include "bench/rank_device.hpp"
+#include "comm/state.hpp"
 
 namespace weft::cli {
 
@@ -39,6 +40,12 @@ BenchOutputs::BenchOutputs(Ranks& ranks, std::size_t bytes)
     for (int peer = 0; reached && peer < world; ++peer) reached = mine->peer(peer) != nullptr;
     if (seat.local_index() == 0) can_be_pushed_to_ = reached;
   });
+}
+
+std::string BenchOutputs::why_ordinary(std::size_t row_bytes) const {
+  if (!why_none_.empty()) return why_none_;
+  if (row_bytes % 16 == 0 && ranks_.first().world().state().direct()) return {};
+  return "rows are no multiple of 16 bytes, or ranks do not reach each other: such calls take the ordinary way";
 }
 
 BenchOutputs::~BenchOutputs() {

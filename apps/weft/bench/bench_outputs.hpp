@@ -32,6 +32,8 @@ class BenchOutputs {
   BenchOutputs& operator=(const BenchOutputs&) = delete;
 
   const std::string& why_none() const { return why_none_; }
+  // Empty, or why a copy of such rows has no faster way to these outputs than to other memory.
+  std::string why_ordinary(std::size_t row_bytes) const;
   void* data(const Ranks::Seat& seat) { return memory(seat)->data(); }
 
   // Whether all ranks are GPUs that can store to each other's outputs.

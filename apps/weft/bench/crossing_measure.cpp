@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "bench/bench_outputs.hpp"
 #include "bench/rank_bench.hpp"
 #include "weft/crossings.hpp"
 #include "weft/fused.hpp"
@@ -18,6 +19,8 @@ class CrossingMeasurement final : public RankBench {
  public:
   CrossingMeasurement(Ranks& ranks, const BenchArgs& args, const CrossingForm& form)
       : RankBench(ranks, args, 3), form_(form), seats_(static_cast<std::size_t>(ranks.local_size())) {
+    // A gather to groups of one rank is a copy. Others have no faster way to symmetric memory.
+    if (attn_tp() == 1 && !form_.norm) outputs_.emplace(ranks, args.max_bytes);
     ranks_.each([&](Ranks::Seat& seat) {
       Mine& own = mine(seat);
       own.counts = static_cast<std::int32_t*>(rank(seat).device->allocate((world() + 1) * sizeof(std::int32_t)));
@@ -29,10 +32,11 @@ class CrossingMeasurement final : public RankBench {
     });
   }
 
-  std::vector<Contender> contenders(Operation) const override {
+  std::vector<Contender> contenders(Operation operation) const override {
     std::vector<Contender> all = {Contender::automatic};
     if (attn_tp() > 1 || form_.norm) all.push_back(Contender::separate);
     if (form_.norm) all.push_back(Contender::unfused);
+    if (outputs_ && operation == Operation::gather_sums) all.push_back(Contender::symmetric);
     for (const auto peer : peers(Operation::reduce_scatter)) all.push_back(peer);
     if (!peers(Operation::reduce_scatter_v).empty()) all.push_back(Contender::nccl_grouped);
     return all;
@@ -41,6 +45,10 @@ class CrossingMeasurement final : public RankBench {
   Result run(const Point& point, int samples) override {
     if (is_peer(point.contender) && attn_tp() != 1 && attn_tp() != world())
       return {.point = point, .detail = "peers are measured with attention groups of one rank, or of all ranks"};
+    if (point.contender == Contender::symmetric) {
+      const std::string why = outputs_->why_ordinary(hidden() * size_of(point.type));
+      if (!why.empty()) return {.point = point, .detail = why};
+    }
     return RankBench::run(point, samples);
   }
 
@@ -67,6 +75,12 @@ class CrossingMeasurement final : public RankBench {
   }
   std::size_t output_elements(const Point& point) const override {
     return crossing_shape(form_, point).output_rows() * hidden();
+  }
+
+  Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
+    Buffers own = RankBench::buffers(seat, point);
+    if (point.contender == Contender::symmetric) own.output = outputs_->data(seat);
+    return own;
   }
 
   // Groups are made only when needed: with groups, a call on all ranks has fewer of the GPU's blocks.
@@ -242,6 +256,7 @@ class CrossingMeasurement final : public RankBench {
   static constexpr float kEpsilon = 1e-6f;
   CrossingForm form_;
   std::vector<Mine> seats_;
+  std::optional<BenchOutputs> outputs_;
   // State of the running point.
   CrossingShape shape_;
   CrossingReference reference_;

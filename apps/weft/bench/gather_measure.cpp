@@ -7,7 +7,6 @@
 #include "bench/bench_outputs.hpp"
 #include "bench/move_check.hpp"
 #include "bench/rank_bench.hpp"
-#include "comm/state.hpp"
 #include "workloads/gather_reference.hpp"
 
 namespace weft::cli {
@@ -50,13 +49,10 @@ class GatherMeasurement final : public RankBench {
 
   // Weft's barrier has no output to compare. Barriers with late ranks are checked instead.
   Result run(const Point& point, int samples) override {
-    if (point.contender == Contender::symmetric && !outputs_.why_none().empty())
-      return {.point = point, .detail = outputs_.why_none()};
-    if (point.contender == Contender::symmetric && !goes_straight(point))
-      return {
-          .point = point,
-          .detail =
-              "rows are no multiple of 16 bytes, or ranks do not reach each other: such calls take the ordinary way"};
+    if (point.contender == Contender::symmetric) {
+      const std::string why = why_ordinary(point);
+      if (!why.empty()) return {.point = point, .detail = why};
+    }
     Result result = RankBench::run(point, samples);
     if (point.operation != Operation::barrier || !is_weft(point.contender)) return result;
     const Result held = check_barrier(ranks_);
@@ -68,12 +64,12 @@ class GatherMeasurement final : public RankBench {
   }
 
  private:
-  // Whether the call has a faster way to symmetric memory than to other memory.
-  bool goes_straight(const Point& point) const {
+  std::string why_ordinary(const Point& point) const {
     const GatherShape shape = gather_shape(model_, point);
-    for (std::size_t t = 0; t < shape.widths.size(); ++t)
-      if (shape.row_bytes(t) % 16 != 0) return false;
-    return ranks_.first().world().state().direct();
+    std::string why;
+    for (std::size_t t = 0; why.empty() && t < shape.widths.size(); ++t)
+      why = outputs_.why_ordinary(shape.row_bytes(t));
+    return why;
   }
   std::size_t input_elements(const Point& point) const override { return gather_shape(model_, point).input_elements(); }
   std::size_t output_elements(const Point& point) const override {

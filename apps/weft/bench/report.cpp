@@ -117,6 +117,9 @@ json to_json(const std::vector<Result>& results, const Crowd& crowd) {
     json& point = points[i];
     point["speed_up"] = ratio.ratio ? json(*ratio.ratio) : json();
     if (!ratio.ratio) point["why_no_speed_up"] = ratio.why_none;
+    if (results[i].point.contender != Contender::symmetric) continue;
+    const SpeedUp symmetric = symmetric_speed_up(results, results[i].point, crowd);
+    if (symmetric.ratio) point["symmetric_speed_up"] = *symmetric.ratio;
   }
   return points;
 }

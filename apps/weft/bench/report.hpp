@@ -33,7 +33,8 @@ nlohmann::json to_json(const Machine& machine);
 nlohmann::json to_json(const Result& result);
 nlohmann::json build_json();
 nlohmann::json to_json(const std::vector<Result>& results);
-// Weft's results have "speed_up". It is null, with the reason, if there is none.
+// Weft's results have "speed_up". It is null, with the reason, if there is none. Those to symmetric memory also have
+// "symmetric_speed_up", over NCCL on symmetric windows, if that was measured.
 nlohmann::json to_json(const std::vector<Result>& results, const Crowd& crowd);
 // `points`: one object for each thing measured.
 nlohmann::json report(const RunInfo& run, const Machine& machine, nlohmann::json points);

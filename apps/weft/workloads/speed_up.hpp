@@ -19,6 +19,8 @@ struct SpeedUp {
   std::string why_none = {};
 };
 SpeedUp speed_up(const Result& ours, const Result* peer, const Crowd& crowd);
+// NCCL's time on symmetric windows over Weft's to symmetric memory, for the point's operation, size and method.
+SpeedUp symmetric_speed_up(const std::vector<Result>& results, const Point& point, const Crowd& crowd);
 // "1.50", or "-".
 std::string cell(const SpeedUp& speed_up);
 

@@ -88,6 +88,7 @@ it replaces, Weft's and a peer's. Every result is compared with a reference.
 Examples:
   weft bench dp-attention --model deepseek-v3 --tp 8 --dp 4 --tokens 1,8,64,512
   weft bench dp-attention --tp 4 --dp 2 --load busy --tokens 64  the first group has most tokens
+  weft bench dp-attention --tp 2 --dp 2 --padding none,fixed --tokens 64  ragged beside padded slots
   weft bench dp-attention --device cpu --tp 4 --dp 2 --hidden 512 --tokens 1,16
   weft bench dp-attention --tokens 64 --json crossings.json --csv crossings.csv)";
 

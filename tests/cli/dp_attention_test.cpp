@@ -3,12 +3,15 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "bench/crossing_measure.hpp"
 #include "bench/crossing_tables.hpp"
+#include "bench/rank_device.hpp"
 #include "bench/report.hpp"
 #include "cli/run.hpp"
 #include "cli/test_peer.hpp"
+#include "workloads/crossing_reference.hpp"
 
 namespace weft::cli {
 namespace {
@@ -39,6 +42,12 @@ struct CrossingBench {
 
 Point crossing_point(Operation operation, Load load, std::int64_t tokens, Contender contender) {
   return {.operation = operation, .load = load, .count = 1, .rows = tokens, .hidden = 40, .contender = contender};
+}
+
+Result measured(Contender contender, double us) {
+  Point point = crossing_point(Operation::gather_sums, Load::busy, 5, contender);
+  point.method = Method::graph;
+  return {.point = point, .verdict = Verdict::ok, .us = us, .samples_us = {{us}}};
 }
 
 // Sums and gathers by the peer are compared with the reference, in every layout that a peer can serve.
@@ -106,9 +115,9 @@ TEST(BenchDpAttention, ChecksEveryLayoutAndLoad) {
   const std::string file = testing::TempDir() + "dp_attention.json";
   struct Layout {
     const char *tp, *dp;
-    std::size_t rows;  // of the table
+    std::size_t rows;  // of the table, those with and without pads
   };
-  for (const Layout& layout : {Layout{"4", "2", 8}, Layout{"3", "1", 4}, Layout{"2", "2", 8}}) {
+  for (const Layout& layout : {Layout{"4", "2", 16}, Layout{"3", "1", 8}, Layout{"2", "2", 10}}) {
     for (const char* type : {"bf16", "f32"}) {
       const auto result =
           run({"bench",    "dp-attention", "--device", "cpu", "--tp",    layout.tp, "--dp",      layout.dp,
@@ -133,6 +142,107 @@ TEST(BenchDpAttention, ChecksEveryLayoutAndLoad) {
   }
 }
 
+// Rows, pads and norms in slots of every kind, in groups of one rank, of some and of all.
+TEST(BenchDpAttention, EveryKindOfSlot) {
+  const std::string file = testing::TempDir() + "padding.json";
+  for (const auto& [tp, dp] : {std::pair{"4", "2"}, {"2", "2"}, {"3", "1"}}) {
+    for (const char* norm : {"none", "same", "fp8"}) {
+      const auto result = run({"bench",     "dp-attention",
+                               "--device",  "cpu",
+                               "--tp",      tp,
+                               "--dp",      dp,
+                               "--hidden",  "128",
+                               "--tokens",  "1,11",
+                               "--padding", "per-rank,none,aligned,max,fixed",
+                               "--norm",    norm,
+                               "--data",    "random",
+                               "--samples", "1",
+                               "--json",    file});
+      ASSERT_EQ(result.code, 0) << result.err << result.out;
+      const auto json = read_json(file);
+      EXPECT_EQ(json.at("layout").at("dp"), std::stoi(dp));
+      EXPECT_EQ(json.at("norm"), norm);
+      std::map<std::string, int> paddings;
+      for (const auto& point : json.at("points")) {
+        EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+        if (point.at("contender") == "automatic") ++paddings[point.at("padding")];
+      }
+      EXPECT_EQ(paddings.size(), 4u);  // slots of `fixed` are those of `max`
+      EXPECT_EQ(paddings.count("fixed"), 0u);
+    }
+  }
+}
+
+// Peers are measured once, beside lines of any padding.
+TEST(BenchDpAttention, PaddedAndRaggedStandSideBySide) {
+  const auto result = run({"bench", "dp-attention", "--device", "cpu", "--tp", "2", "--dp", "2", "--hidden", "8",
+                           "--tokens", "3", "--samples", "1", "--csv", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::map<std::string, int> lines;
+  std::istringstream csv(result.out);
+  for (std::string line; std::getline(csv, line);)
+    if (line.find(",automatic,") != std::string::npos) ++lines[line.substr(0, line.find(",2,"))];
+  EXPECT_EQ(lines, (std::map<std::string, int>{{"gather_sums,balanced,none", 1},
+                                               {"gather_sums,busy,none", 1},
+                                               {"gather_sums,busy,max", 1},
+                                               {"scatter_sums,balanced,none", 1},
+                                               {"scatter_sums,busy,none", 1},
+                                               {"scatter_sums,busy,max", 1}}));
+  std::vector<Result> results = {measured(Contender::automatic, 4), measured(Contender::automatic, 3),
+                                 measured(Contender::nccl, 6)};
+  results[1].point.padding = Padding::max;
+  const std::string table = crossing_table(results, Method::graph, {}).csv();
+  EXPECT_NE(table.find("\ngather_sums,busy,none,5,2 B,4.00,6.00,1.50\ngather_sums,busy,max,5,2 B,3.00,6.00,2.00\n"),
+            std::string::npos)
+      << table;
+}
+
+// Changes every byte that an output must have: each change is found. Other bytes of the buffer do not matter.
+TEST(BenchDpAttention, ReferencesFindAnyWrongByte) {
+  const CrossingForm form{.layout = {.tp = 4, .dp = 2}, .hidden = 3};
+  for (const auto padding : {Padding::none, Padding::aligned, Padding::max, Padding::per_rank}) {
+    for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
+      Point point = crossing_point(operation, Load::busy, 5, Contender::automatic);
+      point.padding = padding;
+      const CrossingShape shape = crossing_shape(form, point);
+      EXPECT_EQ(shape.all.rows, (std::vector<std::size_t>{3, 2, 1, 0}));
+      const bool gathers = shape.gathers();
+      const std::size_t row = shape.row_bytes(), rank = 2;
+      std::vector<std::byte> right((shape.output_rows() + 1) * row, std::byte{0xff});
+      std::set<std::size_t> checked;
+      const auto place = [&](std::size_t begin, std::size_t rows, std::size_t slot, ReferenceArgs sums,
+                             std::size_t at) {
+        sums.count = (at + rows) * 3;
+        std::vector<std::byte> all(sums.count * 2);
+        reduce_reference(sums, 0, sums.count, all.data());
+        std::fill_n(right.begin() + static_cast<std::ptrdiff_t>(begin * row), slot * row, std::byte{0});
+        std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(at * row), rows * row,
+                    right.begin() + static_cast<std::ptrdiff_t>(begin * row));
+        for (std::size_t b = begin * row; b < (begin + slot) * row; ++b) checked.insert(b);
+      };
+      if (gathers) {
+        for (std::size_t r = 0; r < 4; ++r)
+          place(shape.all.slots[r].begin, shape.all.rows[r], shape.all.slots[r].size(),
+                {.ranks = 2, .step = kLastStep, .first_rank = r < 2 ? 0 : 2},
+                r == 1   ? 3
+                : r == 3 ? 1
+                         : 0);
+      } else {  // the second group's row, which every input has behind the first one's slots
+        place(0, 1, shape.group_slots(rank), {.ranks = 4, .step = kLastStep}, shape.all.slots[rank].begin);
+      }
+      CrossingReference reference;
+      reference.prepare(shape, Data::integers, kLastStep);
+      ASSERT_EQ(reference.check({.rank = rank, .rows = right}), "") << name(operation) << " " << name(padding);
+      for (std::size_t b = 0; b < right.size(); ++b) {
+        auto wrong = right;
+        wrong[b] ^= std::byte{0x41};
+        EXPECT_EQ(reference.check({.rank = rank, .rows = wrong}).empty(), checked.count(b) == 0)
+            << name(operation) << " " << name(padding) << " byte " << b;
+      }
+    }
+  }
+}
+
 // Outputs in symmetric memory have a column if groups of one rank gather what nobody has to sum.
 TEST(BenchDpAttention, GathersOfOneRankGoToSymmetricMemory) {
   const std::string file = testing::TempDir() + "symmetric.json";
@@ -153,16 +263,10 @@ TEST(BenchDpAttention, GathersOfOneRankGoToSymmetricMemory) {
     return verdicts;
   };
   using Verdicts = std::map<std::string, int>;
-  EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "40"}), (Verdicts{{"gather_sums ok", 4}}));
-  EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "36"}), (Verdicts{{"gather_sums unavailable", 4}}));
+  EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "40"}), (Verdicts{{"gather_sums ok", 5}}));
+  EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "36"}), (Verdicts{{"gather_sums unavailable", 5}}));
   EXPECT_EQ(verdicts_of({"--dp", "1", "--hidden", "40"}), Verdicts{});
   EXPECT_EQ(verdicts_of({"--dp", "2", "--hidden", "40", "--norm", "same"}), Verdicts{});
-}
-
-Result measured(Contender contender, double us) {
-  Point point = crossing_point(Operation::gather_sums, Load::busy, 5, contender);
-  point.method = Method::graph;
-  return {.point = point, .verdict = Verdict::ok, .us = us, .samples_us = {{us}}};
 }
 
 // Symmetric memory is rated against symmetric windows, in the table and in the report.
@@ -190,7 +294,8 @@ TEST(BenchDpAttention, CsvHasLoads) {
   const auto result = run({"bench", "dp-attention", "--device", "cpu", "--tp", "2", "--dp", "2", "--hidden", "8",
                            "--tokens", "3", "--samples", "1", "--csv", "-"});
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const char* line : {"\ngather_sums,balanced,2,", "\ngather_sums,busy,2,", "\nscatter_sums,busy,2,"})
+  for (const char* line :
+       {"\ngather_sums,balanced,none,2,", "\ngather_sums,busy,none,2,", "\nscatter_sums,busy,none,2,"})
     EXPECT_NE(result.out.find(line), std::string::npos) << result.out;
 }
 

@@ -42,7 +42,7 @@ TEST(BenchMoe, WritesEverySample) {
   }
   with = arguments;
   with.insert(with.end(), {"--csv", "-"});
-  EXPECT_EQ(run(with).out.rfind("operation,load,ranks,", 0), 0u);  // stdout has only the table
+  EXPECT_EQ(run(with).out.rfind("operation,load,padding,ranks,", 0), 0u);  // stdout has only the table
 }
 
 // A model with groups of experts, so that every routing works: 8 experts, 4 on each of 2 ranks.

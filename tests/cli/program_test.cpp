@@ -198,9 +198,10 @@ TEST(Program, ModelBenchCoversItsLayers) {
   const auto result = run({"bench", "--config", file, "--device", "cpu", "--ranks", "2", "--tokens", "1,300",
                            "--samples", "1", "--csv", "-"});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.out.find("\nall_reduce,,2,bf16,sum,1,64,128,automatic,batch,"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("\nall_reduce,,2,bf16,sum,300,64,38400,automatic,batch,"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("\nall_gather,,2,bf16,,1,64,256,automatic,batch,"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nall_reduce,,,2,bf16,sum,1,64,128,automatic,batch,"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nall_reduce,,,2,bf16,sum,300,64,38400,automatic,batch,"), std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("\nall_gather,,,2,bf16,,1,64,256,automatic,batch,"), std::string::npos) << result.out;
 }
 
 // The error comes before any measurement, and the check leaves no new file.

@@ -7,6 +7,7 @@
 #include "bench/bench_options.hpp"
 #include "bench/crossing_measure.hpp"
 #include "bench/crossing_tables.hpp"
+#include "bench/csv.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/values.hpp"
@@ -27,12 +28,14 @@ struct DpAttentionBench {
   int dp = 0;
   std::string tokens;
   std::vector<std::string> loads;
+  std::vector<Padding> paddings = {Padding::none, Padding::max};
   std::string norm = "none";
   std::string methods = "all";
   Launch launch = {};
 
   std::vector<std::int64_t> counts(Device device) const;
   ParallelLayout layout(int world) const;
+  void add_points(std::vector<Point>& all, const Bench& bench, const CrossingForm& form, Point point) const;
   std::vector<Point> points(const Bench& bench, const CrossingForm& form, Device device) const;
   void write(const Ranks& ranks, const Bench& bench, const CrossingForm& form, const std::vector<Result>& results,
              const std::vector<std::string>& notes) const;
@@ -53,6 +56,33 @@ ParallelLayout DpAttentionBench::layout(int world) const {
   return layout;
 }
 
+// Adds every contender's: Weft's for each padding that makes slots of its own, and each peer's once.
+void DpAttentionBench::add_points(std::vector<Point>& all, const Bench& bench, const CrossingForm& form,
+                                  Point point) const {
+  std::vector<std::vector<RowRange>> slots;
+  for (const Padding padding : paddings) {
+    point.contender = Contender::automatic;
+    point.padding = padding;
+    const CrossingShape shape = crossing_shape(form, point);
+    if (std::ranges::find(slots, shape.all.slots) != slots.end()) continue;
+    slots.push_back(shape.all.slots);
+    for (const auto contender : bench.contenders(point.operation)) {
+      if (is_peer(contender) && slots.size() != 1) continue;
+      // Nobody groups operations of as many rows on every rank.
+      const bool grouped = contender == Contender::nccl_grouped;
+      if (grouped && shape.is_even()) continue;
+      Point one = point;
+      one.contender = contender;
+      one.launch = is_peer(contender) ? Launch{} : launch;
+      if (is_peer(contender)) one.padding = grouped ? Padding::none : Padding::max;
+      for (const auto method : methods_named(bench, methods)) {
+        one.method = method;
+        all.push_back(one);
+      }
+    }
+  }
+}
+
 std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingForm& form, Device device) const {
   std::vector<Point> all;
   for (const auto operation : kCrossings) {
@@ -64,16 +94,7 @@ std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingFo
         std::size_t tokens_of_all = 0;
         for (int group = 0; group < form.layout.dp; ++group) tokens_of_all += form.tokens(point, group);
         point.count = tokens_of_all * static_cast<std::size_t>(form.hidden);
-        for (const auto contender : bench.contenders(operation)) {
-          point.contender = contender;
-          // Nobody groups operations of as many rows on every rank.
-          if (contender == Contender::nccl_grouped && crossing_shape(form, point).is_even()) continue;
-          point.launch = is_peer(contender) ? Launch{} : launch;
-          for (const auto method : methods_named(bench, methods)) {
-            point.method = method;
-            all.push_back(point);
-          }
-        }
+        add_points(all, bench, form, point);
       }
     }
   }
@@ -99,7 +120,13 @@ void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const Cross
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
-  options.write_results({"bench dp-attention", arguments, notes, crowd}, ranks, results);
+  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
+  if (!options.wants_report()) return;
+  auto json = report(run_info({"bench dp-attention", arguments, notes, crowd}, ranks, options), describe_machine(),
+                     to_json(results, crowd));
+  json["layout"] = {{"tp", form.layout.tp}, {"dp", form.layout.dp}};
+  json["norm"] = norm;
+  options.write(json);
 }
 
 // Throws if every rank would reject these rows.
@@ -125,7 +152,8 @@ int DpAttentionBench::run() const {
   check_norm(form);
   std::size_t largest = 0;
   for (const auto count : counts(ranks.device()))
-    largest = std::max(largest, crossing_bytes(form, {.rows = count, .type = options.type}));
+    for (const auto padding : paddings)
+      largest = std::max(largest, crossing_bytes(form, {.rows = count, .type = options.type, .padding = padding}));
   const auto bench = open_crossing_bench(ranks, options.bench_args(largest), form);
   auto notes = bench->notes();
   if (form.layout.tp != asked.tp)
@@ -152,6 +180,11 @@ Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& ar
   app.add_option("--load", bench->loads, "balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>{"balanced", "busy"}));
+  add_choices(
+      app, "--padding", bench->paddings,
+      {Padding::none, Padding::aligned, Padding::max, Padding::fixed, Padding::per_rank},
+      "Padding of Weft's slots, side by side: aligned to 8 rows, max and fixed for the largest rank, given rank "
+      "by rank (default: none,max)");
   app.add_option(
          "--norm", bench->norm,
          "Residual and norm on the way: none, same (rows of --dtype), fp8 (scales per 128 columns; default: none)")

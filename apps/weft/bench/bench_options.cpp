@@ -251,7 +251,7 @@ const Result* in_row(const std::vector<Result>& results, const Point& point, Con
   for (const auto& result : results) {
     const Point& of = result.point;
     if (of.operation == point.operation && of.load == point.load && of.rows == point.rows &&
-        of.method == point.method && of.contender == contender)
+        of.method == point.method && of.contender == contender && (is_peer(contender) || of.padding == point.padding))
       return &result;
   }
   return nullptr;

@@ -117,7 +117,7 @@ inline constexpr const char* kSpreadLegend = "µs: median (least…most) of the 
 std::vector<Contender> contenders_in(const std::vector<Result>& results, Method method);
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method);
-// … or with the operation, the load and the tokens of `point`.
+// … or with the operation, the load and the tokens of `point`, and with its padding, which no peer has.
 const Result* in_row(const std::vector<Result>& results, const Point& point, Contender contender);
 // The fastest correct result of the contenders that `wanted` accepts, or null. A bound is never chosen.
 const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Method method,

@@ -23,7 +23,7 @@ class CrossingMeasurement final : public RankBench {
     if (attn_tp() == 1 && !form_.norm) outputs_.emplace(ranks, args.max_bytes);
     ranks_.each([&](Ranks::Seat& seat) {
       Mine& own = mine(seat);
-      own.counts = static_cast<std::int32_t*>(rank(seat).device->allocate((world() + 1) * sizeof(std::int32_t)));
+      own.counts = static_cast<std::int32_t*>(rank(seat).device->allocate((2 * world() + 1) * sizeof(std::int32_t)));
       own.shard = rank(seat).device->allocate(args_.max_bytes);
       if (!form_.norm) return;
       for (void** tensor :
@@ -57,7 +57,7 @@ class CrossingMeasurement final : public RankBench {
   struct Mine {
     std::optional<Group> group;      // its attention group, once needed
     std::optional<Group> alone;      // the rank alone, which norms between two calls
-    std::int32_t* counts = nullptr;  // of all ranks' shards, and of its attention group's tokens
+    std::int32_t* counts = nullptr;  // of all ranks' shards, of its attention group's tokens, and of all slots
     void* shard = nullptr;           // between two calls
     // With a norm. Its residual has a row for each of the output's, of which the rank adds its shard's.
     void *residual = nullptr, *residual_output = nullptr, *gamma = nullptr, *scales = nullptr;
@@ -97,6 +97,7 @@ class CrossingMeasurement final : public RankBench {
   void prepare(Ranks::Seat& seat, const Point& point) override {
     std::vector<std::int32_t> counts(shape_.all.rows.begin(), shape_.all.rows.end());
     counts.push_back(static_cast<std::int32_t>(shape_.group_rows(me(seat))));
+    for (const RowRange& slot : shape_.all.slots) counts.push_back(static_cast<std::int32_t>(slot.size()));
     RankDevice& device = *rank(seat).device;
     device.upload(mine(seat).counts, counts.data(), counts.size() * sizeof(std::int32_t));
     if (!is_normed(point)) return;
@@ -105,6 +106,13 @@ class CrossingMeasurement final : public RankBench {
     device.produce(own.gamma, hidden(), point.type, args_.data, ranks_.world_size() + 1, 0);
     // Overwrites the outputs of the point before, so that they cannot pass for this one's.
     for (void* written : {own.residual_output, own.scales}) device.fill(written, 0xff, args_.max_bytes);
+  }
+  Counts counts_of_all(const Ranks::Seat& seat) {
+    const std::int32_t* const counts = mine(seat).counts;
+    return {.rows = counts,
+            .padding = shape_.all.padding,
+            .slot_rows = shape_.all.slot_rows,
+            .slots = shape_.all.padding == Padding::per_rank ? counts + world() + 1 : nullptr};
   }
   bool is_normed(const Point& point) const {
     return form_.norm && !is_peer(point.contender) && point.contender != Contender::unfused;
@@ -125,7 +133,7 @@ class CrossingMeasurement final : public RankBench {
                              .type = point.type,
                              .epsilon = kEpsilon,
                              .group_ranks = attn_tp(),
-                             .counts = {.rows = own.counts},
+                             .counts = counts_of_all(seat),
                              .input_rows = shape_.input_rows(),
                              .shard_rows = shape_.all.most_rows(),
                              .output_rows = shape_.output_rows(),
@@ -153,7 +161,7 @@ class CrossingMeasurement final : public RankBench {
                             .width = hidden(),
                             .type = point.type,
                             .group_ranks = attn_tp(),
-                            .counts = {.rows = mine(seat).counts},
+                            .counts = counts_of_all(seat),
                             .input_rows = shape_.input_rows(),
                             .output_rows = shape_.output_rows(),
                             .stream = rank(seat).device->stream(),
@@ -165,7 +173,7 @@ class CrossingMeasurement final : public RankBench {
     const auto [input, output] = buffers(seat, point);
     const Mine& own = mine(seat);
     const Stream stream = rank(seat).device->stream();
-    const Counts of_all{.rows = own.counts};
+    const Counts of_all = counts_of_all(seat);
     const Counts of_group{.rows = own.counts + world(), .sharding = Sharding::balanced};
     const Group& everybody = seat.communicator().world();
     // Groups of one rank have nothing to sum in a gather, and nothing to share in a scatter.
@@ -177,7 +185,7 @@ class CrossingMeasurement final : public RankBench {
                                                                  .type = point.type,
                                                                  .counts = gathers(point) ? of_group : of_all,
                                                                  .input_rows = shape_.input_rows(),
-                                                                 .output_rows = shape_.all.most_rows(),
+                                                                 .output_rows = shape_.all.most_slot(),
                                                                  .stream = stream,
                                                                  .launch = point.launch});
     }

@@ -18,16 +18,17 @@ bool has(const std::vector<Result>& results, Contender contender) {
 Table crossing_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
   const std::vector<Contender> contenders = contenders_in(results, method);
   const bool straight = has(results, Contender::symmetric);
-  std::vector<std::string> columns = {"operation", "load", "tokens", "size"};
+  std::vector<std::string> columns = {"operation", "load", "padding", "tokens", "size"};
   for (const auto one : contenders) columns.emplace_back(one == Contender::automatic ? "Weft" : name(one));
   columns.emplace_back("speed-up");
   if (straight) columns.emplace_back("symm. speed-up");
-  Table table(columns, 4);
+  Table table(columns, 5);
   for (const auto& ours : results) {
     const Point& point = ours.point;
     if (point.method != method || point.contender != Contender::automatic) continue;
     std::vector<std::string> cells = {std::string(name(point.operation)), std::string(name(point.load)),
-                                      std::to_string(point.rows), format_bytes(point.bytes())};
+                                      std::string(name(point.padding)), std::to_string(point.rows),
+                                      format_bytes(point.bytes())};
     for (const auto contender : contenders) cells.push_back(cell(in_row(results, point, contender)));
     cells.push_back(cell(speed_up(ours, best_peer(results, point), crowd)));
     if (straight) cells.push_back(cell(symmetric_speed_up(results, point, crowd)));
@@ -38,7 +39,8 @@ Table crossing_table(const std::vector<Result>& results, Method method, const Cr
 
 std::string crossing_legend(const std::vector<Result>& results, const CrossingForm& form) {
   std::string text =
-      "tokens: of an attention group; busy: of the first one, the others have 1. size: all groups' rows.\n";
+      "tokens: of an attention group; busy: of the first one, the others have 1. size: all groups' rows.\n"
+      "padding: of Weft's slots. A line is left out if the slots are those of the line above.\n";
   if (has(results, Contender::separate))
     text += "separate: Weft's reduce_scatter_v and all_gather_v, one behind the other.\n";
   if (has(results, Contender::symmetric))
@@ -46,7 +48,7 @@ std::string crossing_legend(const std::vector<Result>& results, const CrossingFo
   if (std::ranges::any_of(results, [](const Result& r) { return is_peer(r.point.contender); }))
     text +=
         "NCCL: its reduce-scatter and all-gather, or the one of them that groups of one rank need. Each rank has as\n"
-        "many rows as the largest. symm.: on symmetric windows.\n";
+        "many rows as the largest, whatever Weft's padding is. symm.: on symmetric windows.\n";
   if (has(results, Contender::nccl_grouped))
     text +=
         "NCCL grouped: the rows that ranks have, by a group of reductions and one of broadcasts. Equal rows are left "

@@ -30,6 +30,7 @@ void add_result(Table& table, const CsvArgs& args, const std::vector<Result>& re
   const bool has_load = is_ragged(point.operation) || is_crossing(point.operation);
   std::vector<std::string> cells = {std::string(name(point.operation)),
                                     has_load ? std::string(name(point.load)) : "",
+                                    is_crossing(point.operation) ? std::string(name(point.padding)) : "",
                                     std::to_string(args.ranks),
                                     std::string(name(point.type)),
                                     reduces ? std::string(name(point.op)) : "",
@@ -64,6 +65,7 @@ struct ExchangeLine {
 
 void add_exchange(Table& table, const CsvArgs& args, const ExchangeLine& line) {
   std::vector<std::string> cells = {std::string(line.operation),
+                                    "",
                                     "",
                                     std::to_string(args.ranks),
                                     "",
@@ -113,9 +115,9 @@ void add_exchanges(Table& table, const CsvArgs& args, const std::vector<MoeResul
 }  // namespace
 
 std::string to_csv(const CsvArgs& args, const std::vector<Result>& results, const std::vector<MoeResult>& exchanges) {
-  Table table({"operation", "load",      "ranks",     "type",   "op",       "rows",      "hidden",
-               "bytes",     "contender", "method",    "blocks", "threads",  "algorithm", "verdict",
-               "samples",   "us_min",    "us_median", "us_max", "gb_per_s", "speed_up"});
+  Table table({"operation", "load",    "padding",   "ranks",     "type",   "op",       "rows",
+               "hidden",    "bytes",   "contender", "method",    "blocks", "threads",  "algorithm",
+               "verdict",   "samples", "us_min",    "us_median", "us_max", "gb_per_s", "speed_up"});
   for (const Result& result : results) add_result(table, args, results, result);
   add_exchanges(table, args, exchanges);
   return table.csv();

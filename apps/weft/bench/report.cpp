@@ -90,6 +90,7 @@ json to_json(const Result& result) {
               {"samples_us", result.samples_us}};
   out["operation"] = name(point.operation);
   if (point.operation != Operation::all_reduce) out["load"] = name(point.load);
+  if (is_crossing(point.operation)) out["padding"] = name(point.padding);
   if (!result.chosen.empty()) out["algorithm"] = result.chosen;
   if (!result.detail.empty()) out["detail"] = result.detail;
   if (!result.baseline_us.empty()) out["baseline_us"] = result.baseline_us;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,23 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, Enum& target, st
   return app.add_option_function<std::string>(flag, assign, help)
       ->check(CLI::IsMember(names))
       ->default_str(std::string(name(target)));
+}
+
+// … of several enumerators, "none,max", each once.
+template <class Enum>
+CLI::Option* add_choices(CLI::App& app, const std::string& flag, std::vector<Enum>& targets, std::vector<Enum> values,
+                         const std::string& help) {
+  std::vector<std::string> names;
+  for (const Enum value : values) names.emplace_back(name(value));
+  const auto assign = [&targets, values](const std::vector<std::string>& texts) {
+    targets.clear();
+    for (const std::string& text : texts)
+      for (const Enum value : values)
+        if (name(value) == text && std::ranges::find(targets, value) == targets.end()) targets.push_back(value);
+  };
+  return app.add_option_function<std::vector<std::string>>(flag, assign, help)
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
 }
 
 }  // namespace weft::cli

@@ -33,6 +33,21 @@ struct Compact {
   }
 };
 
+// The rows that a rank sends, side by side. Its input has those of a scatter in their slots.
+Bytes sent_by(const CrossingShape& shape, std::size_t rank, Data data, int step) {
+  const std::size_t rows = shape.gathers() ? shape.group_rows(rank) : shape.all.padded_rows();
+  Bytes input(rows * shape.row_bytes());
+  fill(input.data(), 0, rows * shape.hidden(), shape.all.type, data, static_cast<int>(rank), step);
+  if (shape.gathers()) return input;
+  Bytes sent;
+  for (std::size_t to = 0; to < shape.ranks(); ++to) {
+    const auto slot = std::span(input).subspan(shape.all.slots[to].begin * shape.row_bytes());
+    const auto part = slot.first(shape.all.rows[to] * shape.row_bytes());
+    sent.insert(sent.end(), part.begin(), part.end());
+  }
+  return sent;
+}
+
 }  // namespace
 
 void CrossingReference::prepare(const CrossingShape& shape, Data data, int step) {
@@ -40,14 +55,12 @@ void CrossingReference::prepare(const CrossingShape& shape, Data data, int step)
   shape_ = shape, data_ = data, step_ = step;
   std::vector<Bytes> inputs(shape.ranks());
   std::vector<std::span<const std::byte>> messages;
-  std::vector<std::int32_t> lengths;
   for (std::size_t from = 0; from < shape.ranks(); ++from) {
-    const std::size_t rows = shape.gathers() ? shape.group_rows(from) : shape.all.own_rows();
-    inputs[from].resize(rows * shape.row_bytes());
-    fill(inputs[from].data(), 0, rows * shape.hidden(), shape.all.type, data, static_cast<int>(from), step);
+    inputs[from] = sent_by(shape, from, data, step);
     messages.emplace_back(inputs[from]);
-    lengths.push_back(static_cast<std::int32_t>(shape.all.slots[from].size()));
   }
+  std::vector<std::int32_t> lengths;
+  for (const RowRange& slot : shape.all.slots) lengths.push_back(static_cast<std::int32_t>(slot.size()));
   const auto places = oracle::places_of(shape.all.rows, shape.all.padding, shape.all.slot_rows, lengths);
   expected_.clear();
   if (shape.gathers()) {
@@ -61,21 +74,23 @@ void CrossingReference::prepare(const CrossingShape& shape, Data data, int step)
 
 std::vector<CrossingReference::Part> CrossingReference::parts_of(std::size_t rank) const {
   const CrossingShape& of = shape_;
-  if (!of.gathers())
-    return {{.begin = 0,
-             .rows = of.group_rows(rank),
-             .slot = of.group_slots(rank),
-             .first_sender = 0,
-             .senders = of.ranks(),
-             .sent_at = of.rows_between(0, of.first_of(rank))}};
   std::vector<Part> parts;
-  for (std::size_t from = 0; from < of.ranks(); ++from)
-    parts.push_back({.begin = of.all.slots[from].begin,
-                     .rows = of.all.rows[from],
-                     .slot = of.all.slots[from].size(),
-                     .first_sender = of.first_of(from),
-                     .senders = of.group_ranks,
-                     .sent_at = of.rows_between(of.first_of(from), from)});
+  const std::size_t first = of.gathers() ? 0 : of.first_of(rank),
+                    end = of.gathers() ? of.ranks() : first + of.group_ranks;
+  for (std::size_t from = first; from < end; ++from) {
+    const RowRange& slot = of.all.slots[from];
+    Part part{.begin = slot.begin, .rows = of.all.rows[from], .slot = slot.size()};
+    if (of.gathers()) {
+      part.first_sender = of.first_of(from), part.senders = of.group_ranks;
+      part.sent_at = of.rows_between(of.first_of(from), from);
+    } else {  // a group's rows lie side by side, and all pads behind them
+      part.begin = of.rows_between(first, from), part.slot = part.rows;
+      part.first_sender = 0, part.senders = of.ranks();
+      part.sent_at = slot.begin;
+    }
+    parts.push_back(part);
+  }
+  if (!of.gathers()) parts.back().slot += of.group_slots(rank) - of.group_rows(rank);
   return parts;
 }
 

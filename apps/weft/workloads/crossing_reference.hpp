@@ -37,8 +37,8 @@ class CrossingReference {
  private:
   // Rows of an output that lie behind each other, with pads behind them.
   struct Part {
-    std::size_t begin, rows, slot;
-    std::size_t first_sender, senders, sent_at;  // summed of these ranks' rows from `sent_at` on
+    std::size_t begin = 0, rows = 0, slot = 0;
+    std::size_t first_sender = 0, senders = 0, sent_at = 0;  // summed of these ranks' rows from `sent_at` on
   };
   std::vector<Part> parts_of(std::size_t rank) const;
   std::span<const std::byte> expected_of(std::size_t rank) const;

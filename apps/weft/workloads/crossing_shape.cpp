@@ -59,7 +59,9 @@ CrossingShape crossing_shape(const CrossingForm& form, const Point& point) {
       point.operation == Operation::gather_sums ? Operation::all_gather_v : Operation::reduce_scatter_v;
   const bool equal = is_peer(point.contender) && point.contender != Contender::nccl_grouped;
   over_all.contender = equal ? Contender::padded : Contender::automatic;
-  const GatherModel model{.layout = form.layout, .hidden = form.hidden};
+  const GatherModel model{.layout = form.layout,
+                          .hidden = form.hidden,
+                          .padding = is_peer(point.contender) ? Padding::none : point.padding};
   return {.all = gather_shape(model, over_all), .group_ranks = static_cast<std::size_t>(form.layout.attn_tp())};
 }
 

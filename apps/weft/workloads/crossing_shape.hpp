@@ -48,8 +48,9 @@ struct CrossingShape {
   std::size_t output_rows() const;
 };
 
-// The rows that point.contender moves. NCCL and Gloo have as many for each rank as the largest shard, but for
-// Contender::nccl_grouped. The point's operation is gather_sums or scatter_sums.
+// The rows that point.contender moves, in Weft's slots of point.padding (see GatherModel). NCCL has as many rows for
+// each rank as the largest shard, which is Padding::max, and Contender::nccl_grouped has slots without pads. The
+// point's operation is gather_sums or scatter_sums.
 CrossingShape crossing_shape(const CrossingForm& form, const Point& point);
 
 // The bytes of the largest buffer of a point.

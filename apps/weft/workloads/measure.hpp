@@ -154,6 +154,7 @@ struct Point {
   Contender contender = Contender::automatic;
   Method method = Method::batch;
   Launch launch = {};
+  Padding padding = Padding::none;  // of a crossing's slots
 
   std::size_t bytes() const { return count * size_of(type); }
 };

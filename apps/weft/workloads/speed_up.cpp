@@ -35,7 +35,9 @@ SpeedUp speed_up(const Result& ours, const Result* peer, const Crowd& crowd) {
 }
 
 SpeedUp symmetric_speed_up(const std::vector<Result>& results, const Point& point, const Crowd& crowd) {
-  const Result* ours = best_of(results, point, [](const Point& of) { return of.contender == Contender::symmetric; });
+  const Result* ours = best_of(results, point, [&](const Point& of) {
+    return of.contender == Contender::symmetric && of.padding == point.padding;
+  });
   const Result* peer =
       best_of(results, point, [](const Point& of) { return of.contender == Contender::nccl_symmetric; });
   if (ours == nullptr) return {.why_none = "no outputs in symmetric memory were measured"};

@@ -50,9 +50,9 @@ Result measured(Contender contender, double us) {
   return {.point = point, .verdict = Verdict::ok, .us = us, .samples_us = {{us}}};
 }
 
-// Sums and gathers by the peer are compared with the reference, in every layout that a peer can serve.
+// Sums and gathers by the peer are compared with the reference, in groups of one rank, of all, and of some.
 TEST(BenchDpAttention, PeersAreRight) {
-  for (const auto& [tp, dp] : {std::pair{2, 2}, {3, 1}, {4, 4}, {1, 1}}) {
+  for (const auto& [tp, dp] : {std::pair{2, 2}, {3, 1}, {4, 2}, {8, 4}, {1, 1}}) {
     for (const Data data : {Data::integers, Data::random}) {
       CrossingBench bench({.layout = {.tp = tp, .dp = dp}, .hidden = 40}, data);
       for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
@@ -72,9 +72,9 @@ TEST(BenchDpAttention, PeersAreRight) {
   }
 }
 
-// A wrong byte of the last rank is found, whatever the peer has done.
+// Wrong bytes of the last rank are found, whatever the peer has done.
 TEST(BenchDpAttention, PeersThatErrAreWrong) {
-  for (const auto& [tp, dp] : {std::pair{2, 2}, {3, 1}}) {
+  for (const auto& [tp, dp] : {std::pair{2, 2}, {3, 1}, {4, 2}}) {
     CrossingBench bench({.layout = {.tp = tp, .dp = dp}, .hidden = 40}, Data::integers);
     bench.peers->errs = true;
     for (const auto operation : {Operation::gather_sums, Operation::scatter_sums}) {
@@ -94,7 +94,15 @@ TEST(BenchDpAttention, PeersMoveTheRowsThatTheLegendSays) {
     EXPECT_EQ(bench.run(crossing_point(operation, Load::busy, 5, contender)).verdict, Verdict::ok);
     return bench.peers->calls;
   };
-  const ParallelLayout apart{.tp = 2, .dp = 2}, together{.tp = 3, .dp = 1};
+  const ParallelLayout apart{.tp = 2, .dp = 2}, together{.tp = 3, .dp = 1}, some{.tp = 4, .dp = 2};
+  EXPECT_EQ(calls_of(some, Operation::gather_sums, Contender::nccl),
+            (Calls{{Operation::reduce_scatter, {3, 3}}, {Operation::all_gather, {3, 3, 3, 3}}}));
+  EXPECT_EQ(calls_of(some, Operation::gather_sums, Contender::nccl_grouped),
+            (Calls{{Operation::reduce_scatter_v, {3, 2}}, {Operation::all_gather_v, {3, 2, 1, 0}}}));
+  EXPECT_EQ(calls_of(some, Operation::scatter_sums, Contender::nccl),
+            (Calls{{Operation::reduce_scatter, {3, 3, 3, 3}}, {Operation::all_gather, {3, 3}}}));
+  EXPECT_EQ(calls_of(some, Operation::scatter_sums, Contender::nccl_grouped),
+            (Calls{{Operation::reduce_scatter_v, {3, 2, 1, 0}}, {Operation::all_gather_v, {3, 2}}}));
   EXPECT_EQ(calls_of(apart, Operation::gather_sums, Contender::nccl), (Calls{{Operation::all_gather, {5, 5}}}));
   EXPECT_EQ(calls_of(apart, Operation::gather_sums, Contender::nccl_grouped),
             (Calls{{Operation::all_gather_v, {5, 1}}}));

@@ -2,6 +2,8 @@
 // asks of NCCL is run and compared without a GPU.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <barrier>
 #include <cstring>
@@ -44,6 +46,12 @@ class TestPeer final : public Peer {
 
   void all_reduce(const Point&, const void*, void*, Stream) override {}
   void exchange(const Exchange&, Stream) override {}
+  void split(Ranks::Seat&, int color) override { color_ = color; }
+  void move_in_group(const GatherShape& shape, const void* input, void* output, Stream) override {
+    const std::size_t group = rank_ / shape.ranks();
+    EXPECT_EQ(color_, static_cast<int>(group));
+    move_among(shape, group * shape.ranks(), input, output);
+  }
   void move(const GatherShape& shape, const void* input, void* output, Stream) override {
     move_among(shape, 0, input, output);
   }
@@ -77,13 +85,15 @@ class TestPeer final : public Peer {
         std::memcpy(result.data() + shape.first_row(peer) * row, all_->inputs[first + peer].data(),
                     all_->inputs[first + peer].size());
     }
-    if (all_->errs && rank_ + 1 == all_->inputs.size() && !result.empty()) result.back() ^= std::byte{0x40};
+    if (all_->errs && rank_ + 1 == all_->inputs.size())
+      for (std::byte& byte : result) byte ^= std::byte{0x40};
     if (!result.empty()) std::memcpy(output, result.data(), result.size());
     all_->meeting.arrive_and_wait();
   }
 
   std::shared_ptr<TestPeers> all_;
   std::size_t rank_;
+  int color_ = -1;
   Bytes windows_[2];
 };
 

@@ -19,6 +19,8 @@ class CrossingMeasurement final : public RankBench {
  public:
   CrossingMeasurement(Ranks& ranks, const BenchArgs& args, const CrossingForm& form)
       : RankBench(ranks, args, 3), form_(form), seats_(static_cast<std::size_t>(ranks.local_size())) {
+    if (has_inner_groups())
+      split_peers([&](const Ranks::Seat& seat) { return form_.layout.attn_tp_color(seat.rank()); });
     // A gather to groups of one rank is a copy. Others have no faster way to symmetric memory.
     if (attn_tp() == 1 && !form_.norm) outputs_.emplace(ranks, args.max_bytes);
     ranks_.each([&](Ranks::Seat& seat) {
@@ -43,8 +45,6 @@ class CrossingMeasurement final : public RankBench {
   }
 
   Result run(const Point& point, int samples) override {
-    if (is_peer(point.contender) && attn_tp() != 1 && attn_tp() != world())
-      return {.point = point, .detail = "peers are measured with attention groups of one rank, or of all ranks"};
     if (point.contender == Contender::symmetric) {
       const std::string why = outputs_->why_ordinary(hidden() * size_of(point.type));
       if (!why.empty()) return {.point = point, .detail = why};
@@ -66,6 +66,8 @@ class CrossingMeasurement final : public RankBench {
   Mine& mine(const Ranks::Seat& seat) { return seats_[static_cast<std::size_t>(seat.local_index())]; }
   std::size_t world() const { return static_cast<std::size_t>(ranks_.world_size()); }
   std::size_t attn_tp() const { return static_cast<std::size_t>(form_.layout.attn_tp()); }
+  // Groups of some ranks, for which a peer needs a communicator of its own.
+  bool has_inner_groups() const { return attn_tp() != 1 && attn_tp() != world(); }
   std::size_t hidden() const { return static_cast<std::size_t>(form_.hidden); }
   static std::size_t me(const Ranks::Seat& seat) { return static_cast<std::size_t>(seat.rank()); }
   static bool gathers(const Point& point) { return point.operation == Operation::gather_sums; }
@@ -226,21 +228,27 @@ class CrossingMeasurement final : public RankBench {
     all_reduce_rms_norm(*mine(seat).alone, args);
   }
 
-  // In groups of all ranks both calls are over all; in groups of one rank only one of them is needed.
+  // Groups of one rank need only one of the two calls.
   void move_by_peer(Ranks::Seat& seat, const Point& point) {
     const auto [input, output] = buffers(seat, point);
     Peer& peer = *rank(seat).peer;
     const Stream stream = rank(seat).device->stream();
     const bool ragged = point.contender == Contender::nccl_grouped;
     const bool sums = attn_tp() > 1 || !gathers(point), shares = attn_tp() > 1 || gathers(point);
-    GatherShape summed = shape_.all, shared = shape_.all;
-    summed.operation = ragged ? Operation::reduce_scatter_v : Operation::reduce_scatter;
-    shared.operation = ragged ? Operation::all_gather_v : Operation::all_gather;
+    const GatherShape group = shape_.group(me(seat));
+    const auto move = [&](Operation operation, bool over_all, const void* from, void* to) {
+      GatherShape shape = over_all ? shape_.all : group;
+      shape.operation = operation;
+      over_all || !has_inner_groups() ? peer.move(shape, from, to, stream)
+                                      : peer.move_in_group(shape, from, to, stream);
+    };
     // NCCL's symmetric kernels need windows: sums go to their place in the output, where they are gathered.
-    const std::size_t first = shares ? shape_.all.first_row(me(seat)) : 0;
+    const std::size_t first =
+        gathers(point) ? shape_.all.first_row(me(seat)) : group.first_row(me(seat) - shape_.first_of(me(seat)));
     void* const shard = static_cast<std::byte*>(output) + first * shape_.row_bytes();
-    if (sums) peer.move(summed, input, shard, stream);
-    if (shares) peer.move(shared, sums ? shard : input, output, stream);
+    if (sums) move(ragged ? Operation::reduce_scatter_v : Operation::reduce_scatter, !gathers(point), input, shard);
+    if (shares)
+      move(ragged ? Operation::all_gather_v : Operation::all_gather, gathers(point), sums ? shard : input, output);
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {

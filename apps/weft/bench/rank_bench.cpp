@@ -42,7 +42,20 @@ RankBench::RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers)
   }
   const bool nccl = args.peers && !args.open_peer && gpu && notes_.empty() && ranks.world_size() > 1;
   ranks_.each([&](Ranks::Seat& seat) { open(seat, nccl, gloo); });
-  if (const auto& peer = opened_.front().peer; peer && !peer->problem().empty()) notes_.push_back(peer->problem());
+}
+
+std::vector<std::string> RankBench::notes() const {
+  std::vector<std::string> all = notes_;
+  if (const auto& peer = opened_.front().peer; peer && !peer->problem().empty()) all.push_back(peer->problem());
+  return all;
+}
+
+void RankBench::split_peers(const std::function<int(const Ranks::Seat&)>& color_of) {
+  ranks_.each([&](Ranks::Seat& seat) {
+    Rank& mine = rank(seat);
+    mine.device->use();
+    if (mine.peer) mine.peer->split(seat, color_of(seat));
+  });
 }
 
 RankBench::~RankBench() {

@@ -20,7 +20,7 @@ class RankBench : public Bench {
   RankBench& operator=(const RankBench&) = delete;
 
   std::vector<Method> methods() const override { return methods_of(ranks_.device()); }
-  std::vector<std::string> notes() const override { return notes_; }
+  std::vector<std::string> notes() const override;
   Result run(const Point& point, int samples) override;
 
  protected:
@@ -55,6 +55,8 @@ class RankBench : public Bench {
   virtual Buffers buffers(const Ranks::Seat& seat, const Point& point);
   std::vector<Contender> peers(Operation operation) const;
   std::vector<Contender> exchangers() const;
+  // Makes each peer's group of the ranks with the same color. Collective.
+  void split_peers(const std::function<int(const Ranks::Seat&)>& color_of);
   // Weft's sums have the reference's bits for any data. Peers and switches add in an order of their own.
   bool is_exact(const Point& point) const {
     return args_.data == Data::integers || (!is_peer(point.contender) && !is_multimem(point.contender));

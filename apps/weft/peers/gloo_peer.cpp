@@ -32,6 +32,12 @@ class GlooRank final : public Peer {
                       point.contender == Contender::gloo_bcube);
   }
 
+  // Gloo has no reduce-scatter, so nobody asks for its groups.
+  void split(Ranks::Seat&, int) override {}
+  void move_in_group(const GatherShape&, const void*, void*, Stream) override {
+    throw Error(Errc::unsupported, "Gloo is not measured inside of groups");
+  }
+
   void move(const GatherShape& shape, const void* input, void* output, Stream) override {
     const std::size_t size = size_of(shape.type);
     std::vector<std::size_t> bytes(shape.ranks());

@@ -53,93 +53,126 @@ class NcclPeer final : public Peer {
     return contender == Contender::nccl_symmetric ? buffers_[1] : nullptr;
   }
 
+  void split(Ranks::Seat& seat, int color) override;
   void all_reduce(const Point& point, const void* input, void* output, Stream stream) override;
-  void move(const GatherShape& shape, const void* input, void* output, Stream stream) override;
+  void move(const GatherShape& shape, const void* input, void* output, Stream stream) override {
+    move_among(all_, shape, input, output, stream);
+  }
+  void move_in_group(const GatherShape& shape, const void* input, void* output, Stream stream) override {
+    move_among(group_, shape, input, output, stream);
+  }
   void exchange(const Exchange& part, Stream stream) override;
 
  private:
-  void open_windows(Ranks::Seat& seat, std::size_t max_bytes);
-  void gather(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
-  void move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
+  // Ranks that make calls together.
+  struct Circle {
+    ncclComm_t comm = nullptr;
+    ncclWindow_t windows[2] = {};  // of both buffers
 
-  ncclComm_t comm_ = nullptr;
+    void close();
+  };
+  void open_windows(Ranks::Seat& seat, Circle& circle);
+  void move_among(const Circle& circle, const GatherShape& shape, const void* input, void* output, Stream stream);
+  void gather(const Circle& circle, const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
+  void move_ragged(const Circle& circle, const GatherShape& shape, const std::byte* input, std::byte* output,
+                   Stream stream);
+
+  Circle all_, group_;
   void* buffers_[2] = {};
-  ncclWindow_t windows_[2] = {};
+  std::size_t bytes_;  // of each
   std::string symmetric_problem_;
 };
 
-NcclPeer::NcclPeer(Ranks::Seat& seat, std::size_t max_bytes) {
+NcclPeer::NcclPeer(Ranks::Seat& seat, std::size_t max_bytes) : bytes_(std::max<std::size_t>(max_bytes, 1)) {
   ncclUniqueId id = {};
   if (seat.rank() == 0) check(nccl().get_unique_id(&id), "ncclGetUniqueId");
   seat.broadcast(std::as_writable_bytes(std::span(&id, 1)));
-  check(comm_init_rank()(&comm_, seat.communicator().size(), id, seat.rank()), "ncclCommInitRank");
-  open_windows(seat, max_bytes);
+  check(comm_init_rank()(&all_.comm, seat.communicator().size(), id, seat.rank()), "ncclCommInitRank");
+  open_windows(seat, all_);
 }
 
-void NcclPeer::open_windows(Ranks::Seat& seat, std::size_t max_bytes) {
+// The same buffers get windows of the group, too.
+void NcclPeer::split(Ranks::Seat& seat, int color) {
+  check(nccl().comm_split(all_.comm, color, seat.rank(), &group_.comm, nullptr), "ncclCommSplit");
+  if (symmetric_problem_.empty()) open_windows(seat, group_);
+}
+
+void NcclPeer::open_windows(Ranks::Seat& seat, Circle& circle) {
   std::string problem;
   for (int b = 0; b < 2; ++b) {
     // Every rank makes every call, so that none waits for a rank that gave up.
-    if (nccl().mem_alloc(&buffers_[b], std::max<std::size_t>(max_bytes, 1)) != ncclSuccess) {
+    if (buffers_[b] == nullptr && nccl().mem_alloc(&buffers_[b], bytes_) != ncclSuccess) {
       problem = "ncclMemAlloc failed";
       buffers_[b] = nullptr;
     }
     bool all_have_memory = true;
     for (const auto& one : seat.gather({buffers_[b] != nullptr ? 1.0 : 0.0})) all_have_memory &= one.front() != 0;
     if (!all_have_memory) break;
-    const auto result = nccl().window_register(comm_, buffers_[b], std::max<std::size_t>(max_bytes, 1), &windows_[b],
-                                               NCCL_WIN_COLL_SYMMETRIC);
+    const auto result =
+        nccl().window_register(circle.comm, buffers_[b], bytes_, &circle.windows[b], NCCL_WIN_COLL_SYMMETRIC);
     // Without cuMem (NCCL_CUMEM_ENABLE=0), registration succeeds but gives no window.
-    if (result != ncclSuccess || windows_[b] == nullptr) problem = "ncclCommWindowRegister gave no window";
+    if (result != ncclSuccess || circle.windows[b] == nullptr) problem = "ncclCommWindowRegister gave no window";
   }
   double failures = 0;
   for (const auto& one : seat.gather({problem.empty() ? 0.0 : 1.0})) failures += one.front();
   if (failures > 0) symmetric_problem_ = problem.empty() ? "no symmetric window on another rank" : problem;
 }
 
+void NcclPeer::Circle::close() {
+  for (ncclWindow_t window : windows)
+    if (window != nullptr) static_cast<void>(nccl().window_deregister(comm, window));
+  if (comm != nullptr) static_cast<void>(nccl().comm_destroy(comm));
+}
+
 NcclPeer::~NcclPeer() {
-  for (int b = 0; b < 2; ++b) {
-    if (windows_[b] != nullptr) static_cast<void>(nccl().window_deregister(comm_, windows_[b]));
-    if (buffers_[b] != nullptr) static_cast<void>(nccl().mem_free(buffers_[b]));
-  }
-  if (comm_ != nullptr) static_cast<void>(nccl().comm_destroy(comm_));
+  group_.close();
+  all_.close();
+  for (void* buffer : buffers_)
+    if (buffer != nullptr) static_cast<void>(nccl().mem_free(buffer));
 }
 
 void NcclPeer::all_reduce(const Point& point, const void* input, void* output, Stream stream) {
   constexpr ncclRedOp_t ops[] = {ncclSum, ncclMax, ncclMin, ncclAvg};
-  check(nccl().all_reduce(input, output, point.count, type_of(point.type), ops[static_cast<int>(point.op)], comm_,
+  check(nccl().all_reduce(input, output, point.count, type_of(point.type), ops[static_cast<int>(point.op)], all_.comm,
                           stream),
         "ncclAllReduce");
 }
 
-void NcclPeer::move(const GatherShape& shape, const void* input, void* output, Stream stream) {
+void NcclPeer::move_among(const Circle& circle, const GatherShape& shape, const void* input, void* output,
+                          Stream stream) {
   const ncclDataType_t type = type_of(shape.type);
   const std::size_t mine = shape.most_rows() * shape.row_elements();  // for an equal operation
   switch (shape.operation) {
     case Operation::reduce_scatter:
-      return check(nccl().reduce_scatter(input, output, mine, type, ncclSum, comm_, stream), "ncclReduceScatter");
+      return check(nccl().reduce_scatter(input, output, mine, type, ncclSum, circle.comm, stream), "ncclReduceScatter");
     case Operation::all_to_all:
-      return check(nccl().all_to_all(input, output, mine, type, comm_, stream), "ncclAlltoAll");
+      return check(nccl().all_to_all(input, output, mine, type, circle.comm, stream), "ncclAlltoAll");
     case Operation::broadcast:
-      return check(nccl().broadcast(input, output, mine * shape.ranks(), type, 0, comm_, stream), "ncclBroadcast");
+      return check(nccl().broadcast(input, output, mine * shape.ranks(), type, 0, circle.comm, stream),
+                   "ncclBroadcast");
     case Operation::barrier:
-      return check(nccl().all_reduce(input, output, 1, type, ncclSum, comm_, stream), "ncclAllReduce");
+      return check(nccl().all_reduce(input, output, 1, type, ncclSum, circle.comm, stream), "ncclAllReduce");
     default:
       break;
   }
   const auto from = static_cast<const std::byte*>(input);
   const auto to = static_cast<std::byte*>(output);
   check(nccl().group_start(), "ncclGroupStart");
-  shape.operation == Operation::all_gather ? gather(shape, from, to, stream) : move_ragged(shape, from, to, stream);
+  if (shape.operation == Operation::all_gather) {
+    gather(circle, shape, from, to, stream);
+  } else {
+    move_ragged(circle, shape, from, to, stream);
+  }
   check(nccl().group_end(), "ncclGroupEnd");
 }
 
 // Tensors of as many rows on every rank: one operation for each tensor.
-void NcclPeer::gather(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream) {
+void NcclPeer::gather(const Circle& circle, const GatherShape& shape, const std::byte* input, std::byte* output,
+                      Stream stream) {
   const std::size_t size = size_of(shape.type);
   for (std::size_t t = 0; t < shape.widths.size(); ++t) {
     check(nccl().all_gather(input + shape.input_at(t) * size, output + shape.output_at(t) * size,
-                            shape.most_rows() * shape.widths[t], type_of(shape.type), comm_, stream),
+                            shape.most_rows() * shape.widths[t], type_of(shape.type), circle.comm, stream),
           "ncclAllGather");
   }
 }
@@ -151,8 +184,8 @@ void NcclPeer::exchange(const Exchange& part, Stream stream) {
   for (std::size_t rank = 0; rank < part.sent.size(); ++rank) {
     const std::size_t sent = part.sent[rank], received = part.received[rank];
     const int peer = static_cast<int>(rank);
-    if (sent != 0) check(nccl().send(from, sent, ncclUint8, peer, comm_, stream), "ncclSend");
-    if (received != 0) check(nccl().recv(to, received, ncclUint8, peer, comm_, stream), "ncclRecv");
+    if (sent != 0) check(nccl().send(from, sent, ncclUint8, peer, all_.comm, stream), "ncclSend");
+    if (received != 0) check(nccl().recv(to, received, ncclUint8, peer, all_.comm, stream), "ncclRecv");
     from += sent;
     to += received;
   }
@@ -160,7 +193,8 @@ void NcclPeer::exchange(const Exchange& part, Stream stream) {
 }
 
 // Engines do the same if they do not pad: one operation for each tensor and each rank that has rows.
-void NcclPeer::move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream) {
+void NcclPeer::move_ragged(const Circle& circle, const GatherShape& shape, const std::byte* input, std::byte* output,
+                           Stream stream) {
   const ncclDataType_t type = type_of(shape.type);
   const std::size_t size = size_of(shape.type);
   for (std::size_t t = 0; t < shape.widths.size(); ++t) {
@@ -170,10 +204,10 @@ void NcclPeer::move_ragged(const GatherShape& shape, const std::byte* input, std
       std::byte* to = output + shape.output_at(t) * size;
       if (count == 0) continue;
       if (shape.scatters()) {
-        check(nccl().reduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), comm_, stream),
+        check(nccl().reduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), circle.comm, stream),
               "ncclReduce");
       } else {
-        check(nccl().broadcast(from, to + first * size, count, type, static_cast<int>(r), comm_, stream),
+        check(nccl().broadcast(from, to + first * size, count, type, static_cast<int>(r), circle.comm, stream),
               "ncclBroadcast");
       }
     }

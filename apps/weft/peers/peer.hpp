@@ -32,9 +32,14 @@ class Peer {
   virtual void* input(Contender) const { return nullptr; }
   virtual void* output(Contender) const { return nullptr; }
 
+  // Makes a communicator of the ranks with the same `color`, for move_in_group(). Collective. Other contenders may be
+  // missing afterwards, for the reason in problem().
+  virtual void split(Ranks::Seat& seat, int color) = 0;
+
   // Enqueues one operation. On CPU ranks it runs at once.
   virtual void all_reduce(const Point& point, const void* input, void* output, Stream stream) = 0;
   virtual void move(const GatherShape& shape, const void* input, void* output, Stream stream) = 0;
+  virtual void move_in_group(const GatherShape& shape, const void* input, void* output, Stream stream) = 0;
   virtual void exchange(const Exchange& part, Stream stream) = 0;
 };
 

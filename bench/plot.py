@@ -40,7 +40,7 @@ def panels(report):
     """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method.
     A model's report has panels for all operations of its layers.
 
-    Wrong and unavailable results are left out. If a size has several grids (a sweep), the fastest counts.
+    Slots with pads have lines of their own. Wrong and unavailable results are left out. If a size has several grids (a sweep), the fastest counts.
     """
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise BadReport(f"is no report of weft bench (schema {SCHEMA})")
@@ -52,7 +52,8 @@ def panels(report):
             words = [point[key] for key in ("operation", "load", "method") if key in point]
             by_tokens = "bytes" not in point
             lines = found.setdefault((", ".join(words), "tokens per rank" if by_tokens else "bytes"), {})
-            line = lines.setdefault(point["contender"], {})
+            padding = point.get("padding", "none")
+            line = lines.setdefault(point["contender"] + ("" if padding == "none" else f", {padding}"), {})
             x, us = point["tokens"] if by_tokens else point["bytes"], point["us"]
             if us > 0 and (x not in line or us < line[x][0]):
                 line[x] = (us, rate_of(point))

@@ -83,12 +83,15 @@ constexpr const char* kCrossingExamples =
     R"(Each attention group has --tokens rows, and each of its tp / dp ranks has partial sums of them.
 gather_sums puts the sums of all groups on every rank. scatter_sums takes partial sums of all rows
 from all ranks, and gives each group its rows. Each is one kernel. Beside it are the two calls that
-it replaces, Weft's and a peer's. Every result is compared with a reference.
+it replaces, Weft's and a peer's. Logits are split over all ranks, and each group gets its tokens'.
+Beside them are a peer's gather and a kernel that puts it into rows. Every result is compared with a
+reference.
 
 Examples:
   weft bench dp-attention --model deepseek-v3 --tp 8 --dp 4 --tokens 1,8,64,512
   weft bench dp-attention --tp 4 --dp 2 --load busy --tokens 64  the first group has most tokens
   weft bench dp-attention --tp 2 --dp 2 --padding none,fixed --tokens 64  ragged beside padded slots
+  weft bench dp-attention --what logits --model qwen3-30b --tp 2 --dp 2 --tokens 1
   weft bench dp-attention --device cpu --tp 4 --dp 2 --hidden 512 --tokens 1,16
   weft bench dp-attention --tokens 64 --json crossings.json --csv crossings.csv)";
 
@@ -252,7 +255,8 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* gather = bench->add_subcommand("gather", "Gathers and scatters of data-parallel attention, equal and ragged");
   gather->footer(kGatherExamples);
   const Command run_gather = add_bench_gather(*gather, arguments);
-  auto* crossings = bench->add_subcommand("dp-attention", "Crossings between attention groups and all ranks");
+  auto* crossings =
+      bench->add_subcommand("dp-attention", "Crossings between attention groups and all ranks, and logits");
   crossings->footer(kCrossingExamples);
   const Command run_crossings = add_bench_dp_attention(*crossings, arguments);
   auto* logits = bench->add_subcommand("logits", "Gather of a vocabulary's logits, whose columns ranks share");

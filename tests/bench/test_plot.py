@@ -43,6 +43,11 @@ class Panels(unittest.TestCase):
         self.assertEqual(list(found[0][2]), ["pipelined"])
         self.assertEqual([x[:2] for x in found[0][2]["pipelined"]], [(1024, 2.0)])
 
+    def test_slots_with_pads_have_lines_of_their_own(self):
+        found = plot.panels(report(point(64, "automatic", 2.0, padding="none"), point(64, "automatic", 1.0, padding="max")))
+        self.assertEqual([(who, line[0][1]) for who, line in found[0][2].items()],
+                         [("automatic", 2.0), ("automatic, max", 1.0)])
+
     def test_exchanges_are_by_tokens(self):
         moe = {"operation": "dispatch", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}
         self.assertEqual(plot.panels(report(moe)), [("dispatch", "tokens per rank", {"automatic": [(8, 9.0, None)]})])

@@ -20,7 +20,7 @@ TEST(BenchConfig, SmallBuffersReachCommunicators) {
 
 TEST(BenchConfig, EveryReportShowsIt) {
   auto benches = small_benches();
-  benches.push_back({"bench", "dp-attention", "--hidden", "8", "--tokens", "2"});
+  benches.push_back({"bench", "dp-attention", "--hidden", "8", "--vocabulary", "64", "--tokens", "2"});
   benches.push_back({"bench", "logits", "--vocabulary", "64", "--tokens", "1"});
   for (const bool small : {false, true}) {
     for (std::vector<std::string> arguments : benches) {

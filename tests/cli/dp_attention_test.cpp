@@ -127,10 +127,10 @@ TEST(BenchDpAttention, ChecksEveryLayoutAndLoad) {
   };
   for (const Layout& layout : {Layout{"4", "2", 16}, Layout{"3", "1", 8}, Layout{"2", "2", 10}}) {
     for (const char* type : {"bf16", "f32"}) {
-      const auto result =
-          run({"bench",    "dp-attention", "--device", "cpu", "--tp",    layout.tp, "--dp",      layout.dp,
-               "--hidden", "72",           "--tokens", "1,5", "--dtype", type,      "--samples", "2",
-               "--data",   "random",       "--json",   file});
+      const auto result = run({"bench",    "dp-attention", "--device", "cpu", "--tp",      layout.tp,
+                               "--dp",     layout.dp,      "--hidden", "72",  "--what",    "gather_sums,scatter_sums",
+                               "--tokens", "1,5",          "--dtype",  type,  "--samples", "2",
+                               "--data",   "random",       "--json",   file});
       ASSERT_EQ(result.code, 0) << result.out << result.err;
       const auto json = read_json(file);
       EXPECT_EQ(json.at("command"), "bench dp-attention");
@@ -160,6 +160,7 @@ TEST(BenchDpAttention, EveryKindOfSlot) {
                                "--tp",      tp,
                                "--dp",      dp,
                                "--hidden",  "128",
+                               "--what",    "gather_sums,scatter_sums",
                                "--tokens",  "1,11",
                                "--padding", "per-rank,none,aligned,max,fixed",
                                "--norm",    norm,
@@ -184,7 +185,7 @@ TEST(BenchDpAttention, EveryKindOfSlot) {
 // Peers are measured once, beside lines of any padding.
 TEST(BenchDpAttention, PaddedAndRaggedStandSideBySide) {
   const auto result = run({"bench", "dp-attention", "--device", "cpu", "--tp", "2", "--dp", "2", "--hidden", "8",
-                           "--tokens", "3", "--samples", "1", "--csv", "-"});
+                           "--what", "gather_sums,scatter_sums", "--tokens", "3", "--samples", "1", "--csv", "-"});
   ASSERT_EQ(result.code, 0) << result.err;
   std::map<std::string, int> lines;
   std::istringstream csv(result.out);
@@ -255,8 +256,9 @@ TEST(BenchDpAttention, ReferencesFindAnyWrongByte) {
 TEST(BenchDpAttention, GathersOfOneRankGoToSymmetricMemory) {
   const std::string file = testing::TempDir() + "symmetric.json";
   const auto verdicts_of = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"bench",    "dp-attention", "--device",  "cpu", "--tp",   "2",
-                                          "--tokens", "1,5",          "--samples", "1",   "--json", file};
+    std::vector<std::string> arguments = {
+        "bench",    "dp-attention", "--device",  "cpu", "--tp",   "2", "--what", "gather_sums,scatter_sums",
+        "--tokens", "1,5",          "--samples", "1",   "--json", file};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const auto result = run(arguments);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -300,7 +302,7 @@ TEST(BenchDpAttention, SymmetricMemoryHasARatioOfItsOwn) {
 
 TEST(BenchDpAttention, CsvHasLoads) {
   const auto result = run({"bench", "dp-attention", "--device", "cpu", "--tp", "2", "--dp", "2", "--hidden", "8",
-                           "--tokens", "3", "--samples", "1", "--csv", "-"});
+                           "--what", "gather_sums,scatter_sums", "--tokens", "3", "--samples", "1", "--csv", "-"});
   ASSERT_EQ(result.code, 0) << result.err;
   for (const char* line :
        {"\ngather_sums,balanced,none,2,", "\ngather_sums,busy,none,2,", "\nscatter_sums,busy,none,2,"})

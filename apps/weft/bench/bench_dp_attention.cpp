@@ -8,6 +8,8 @@
 #include "bench/crossing_measure.hpp"
 #include "bench/crossing_tables.hpp"
 #include "bench/csv.hpp"
+#include "bench/logits_measure.hpp"
+#include "bench/logits_tables.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/values.hpp"
@@ -18,15 +20,17 @@
 namespace weft::cli {
 namespace {
 
+constexpr std::string_view kLogits = "logits";
 constexpr Operation kCrossings[] = {Operation::gather_sums, Operation::scatter_sums};
 
 struct DpAttentionBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
-  std::int64_t hidden = 0;
+  std::int64_t hidden = 0, vocabulary = 0;
   int dp = 0;
   std::string tokens;
+  std::vector<std::string> what;  // empty: both crossings and logits
   std::vector<std::string> loads;
   std::vector<Padding> paddings = {Padding::none, Padding::max};
   std::string norm = "none";
@@ -37,8 +41,19 @@ struct DpAttentionBench {
   ParallelLayout layout(int world) const;
   void add_points(std::vector<Point>& all, const Bench& bench, const CrossingForm& form, Point point) const;
   std::vector<Point> points(const Bench& bench, const CrossingForm& form, Device device) const;
-  void write(const Ranks& ranks, const Bench& bench, const CrossingForm& form, const std::vector<Result>& results,
-             const std::vector<std::string>& notes) const;
+  bool wants(std::string_view operation) const { return what.empty() || std::ranges::count(what, operation) != 0; }
+  bool wants(Load load, int groups) const;
+  struct Measured {
+    CrossingForm crossing;
+    LogitsForm logits;
+    std::vector<Result> crossings, of_logits;
+    std::vector<std::string> notes;
+    std::vector<Method> methods;
+  };
+  void measure_crossings(Ranks& ranks, Measured& measured) const;
+  void measure_logits(Ranks& ranks, Measured& measured) const;
+  void print(const Ranks& ranks, const Measured& measured, const Crowd& crowd) const;
+  void write(const Ranks& ranks, const Measured& measured) const;
   void check_norm(const CrossingForm& form) const;
   int run() const;
 };
@@ -54,6 +69,11 @@ ParallelLayout DpAttentionBench::layout(int world) const {
   layout.check();
   if (tp < world) throw Error(Errc::invalid_argument, fmt::format("--tp {}: the launcher started {} ranks", tp, world));
   return layout;
+}
+
+bool DpAttentionBench::wants(Load load, int groups) const {
+  if (load == Load::busy && groups == 1) return false;  // no other group can be idle
+  return loads.empty() || std::ranges::count(loads, name(load)) != 0;
 }
 
 // Adds every contender's: Weft's for each padding that makes slots of its own, and each peer's once.
@@ -86,9 +106,9 @@ void DpAttentionBench::add_points(std::vector<Point>& all, const Bench& bench, c
 std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingForm& form, Device device) const {
   std::vector<Point> all;
   for (const auto operation : kCrossings) {
+    if (!wants(name(operation))) continue;
     for (const auto load : {Load::balanced, Load::busy}) {
-      if (!loads.empty() && std::ranges::find(loads, name(load)) == loads.end()) continue;
-      if (load == Load::busy && form.layout.dp == 1) continue;  // no other group can be idle
+      if (!wants(load, form.layout.dp)) continue;
       for (const auto count : counts(device)) {
         Point point{.operation = operation, .load = load, .rows = count, .hidden = form.hidden, .type = options.type};
         std::size_t tokens_of_all = 0;
@@ -104,28 +124,90 @@ std::vector<Point> DpAttentionBench::points(const Bench& bench, const CrossingFo
   return all;
 }
 
-void DpAttentionBench::write(const Ranks& ranks, const Bench& bench, const CrossingForm& form,
-                             const std::vector<Result>& results, const std::vector<std::string>& notes) const {
-  const Crowd crowd = crowd_of(ranks, results);
-  if (options.tables_on_stdout()) {
-    fmt::print("Crossings of DP attention, tp {}, dp {}, rows of {} {}{}{}, µs per operation\n{}\n{}", form.layout.tp,
-               form.layout.dp, form.hidden, name(options.type),
+void DpAttentionBench::measure_crossings(Ranks& ranks, Measured& measured) const {
+  const CrossingForm& form = measured.crossing;
+  std::size_t largest = 0;
+  for (const auto count : counts(ranks.device()))
+    for (const auto padding : paddings)
+      largest = std::max(largest, crossing_bytes(form, {.rows = count, .type = options.type, .padding = padding}));
+  const auto bench = open_crossing_bench(ranks, options.bench_args(largest), form);
+  for (const auto& note : bench->notes())
+    if (std::ranges::count(measured.notes, note) == 0) measured.notes.push_back(note);
+  measured.methods = methods_named(*bench, methods);
+  measured.crossings = run_points(ranks, *bench, points(*bench, form, ranks.device()), options.samples);
+}
+
+void DpAttentionBench::measure_logits(Ranks& ranks, Measured& measured) const {
+  const LogitsForm& form = measured.logits;
+  std::size_t largest = 0;
+  for (const auto count : counts(ranks.device()))
+    largest = std::max(largest, logits_bytes(form, {.rows = count, .type = options.type}, ranks.world_size()));
+  const auto bench = open_logits_bench(ranks, options.bench_args(largest), form);
+  measured.notes = bench->notes();
+  measured.methods = methods_named(*bench, methods);
+  std::vector<Point> all;
+  for (const auto load : {Load::balanced, Load::busy}) {
+    if (!wants(load, static_cast<int>(form.groups))) continue;
+    for (const auto count : counts(ranks.device())) {
+      Point point{.operation = Operation::all_gather_columns,
+                  .load = load,
+                  .count = static_cast<std::size_t>(count * form.vocabulary),
+                  .rows = count,
+                  .hidden = form.vocabulary,
+                  .type = options.type};
+      for (const auto contender : bench->contenders(point.operation)) {
+        point.contender = contender;
+        point.launch = is_peer(contender) ? Launch{} : launch;
+        for (const auto method : measured.methods) {
+          point.method = method;
+          all.push_back(point);
+        }
+      }
+    }
+  }
+  measured.of_logits = run_points(ranks, *bench, all, options.samples);
+}
+
+void DpAttentionBench::print(const Ranks& ranks, const Measured& measured, const Crowd& crowd) const {
+  const CrossingForm& form = measured.crossing;
+  fmt::print("DP attention, tp {}, dp {}, {}{}, µs per operation\n{}\n{}", form.layout.tp, form.layout.dp,
+             name(options.type), launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks),
+             headline(ranks, options), crowd.warning());
+  std::string legend;
+  if (!measured.crossings.empty()) {
+    fmt::print("\nCrossings, rows of {}{}\n", form.hidden,
                !form.norm       ? ""
                : form.norm->fp8 ? ", with a norm and fp8 per 128 columns"
-                                : ", with a norm",
-               launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks, options),
-               crowd.warning());
-    print_tables(methods_named(bench, methods), [&](Method method) { return crossing_table(results, method, crowd); });
-    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, crossing_legend(results, form));
-    for (const auto& note : notes) fmt::print("{}\n", note);
-    fmt::print("{}", crowd.warning());
+                                : ", with a norm");
+    print_tables(measured.methods, [&](Method method) { return crossing_table(measured.crossings, method, crowd); });
+    legend += crossing_legend(measured.crossings, form);
   }
-  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
+  if (!measured.of_logits.empty()) {
+    fmt::print("\nLogits of {} columns, {} of each rank\n", measured.logits.vocabulary,
+               measured.logits.shard(ranks.world_size()));
+    print_tables(measured.methods, [&](Method method) { return logits_table(measured.of_logits, method, crowd); });
+    legend += fmt::format("Logits. {}{}",
+                          measured.logits.groups == 1 ? "" : "busy: of the first group, the others have 1 row.\n",
+                          logits_legend(measured.logits));
+  }
+  fmt::print("\n{}\n{}{}", verdict_line(compared(measured.crossings) + compared(measured.of_logits)), kSpreadLegend,
+             legend);
+  for (const auto& note : measured.notes) fmt::print("{}\n", note);
+  fmt::print("{}", crowd.warning());
+}
+
+void DpAttentionBench::write(const Ranks& ranks, const Measured& measured) const {
+  std::vector<Result> all = measured.crossings;
+  all.insert(all.end(), measured.of_logits.begin(), measured.of_logits.end());
+  const Crowd crowd = crowd_of(ranks, all);
+  if (options.tables_on_stdout()) print(ranks, measured, crowd);
+  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, all));
   if (!options.wants_report()) return;
-  auto json = report(run_info({"bench dp-attention", arguments, notes, crowd}, ranks, options), describe_machine(),
-                     to_json(results, crowd));
-  json["layout"] = {{"tp", form.layout.tp}, {"dp", form.layout.dp}};
+  auto json = report(run_info({"bench dp-attention", arguments, measured.notes, crowd}, ranks, options),
+                     describe_machine(), to_json(all, crowd));
+  json["layout"] = {{"tp", measured.crossing.layout.tp}, {"dp", measured.crossing.layout.dp}};
   json["norm"] = norm;
+  json["vocabulary"] = measured.logits.vocabulary;
   options.write(json);
 }
 
@@ -143,25 +225,32 @@ void DpAttentionBench::check_norm(const CrossingForm& form) const {
 int DpAttentionBench::run() const {
   static_cast<void>(counts(Device::cpu));  // complains of bad numbers before anything is started
   if (options.ranks != 0) static_cast<void>(layout(options.ranks));
+  const ModelShape shape = model.shape();
+  Measured measured;
+  measured.logits.vocabulary = vocabulary != 0 ? vocabulary : shape.vocabulary;
+  const bool has_logits = measured.logits.vocabulary != 0;
+  if (!has_logits && !what.empty() && wants(kLogits))
+    throw Error(Errc::invalid_argument,
+                fmt::format("--what {}: {} has no vocab_size, and there is no --vocabulary", kLogits, shape.name));
   Ranks ranks(options.ranks_at_hand());
   const ParallelLayout asked = layout(ranks.world_size());
-  CrossingForm form{.layout = scaled(asked, ranks.world_size()), .hidden = hidden};
-  if (hidden == 0) form.hidden = model.shape().hidden;
-  if (norm != "none") form.norm.emplace();
-  if (norm == "fp8") form.norm->fp8 = Fp8Scaling::per_128_columns;
-  check_norm(form);
-  std::size_t largest = 0;
-  for (const auto count : counts(ranks.device()))
-    for (const auto padding : paddings)
-      largest = std::max(largest, crossing_bytes(form, {.rows = count, .type = options.type, .padding = padding}));
-  const auto bench = open_crossing_bench(ranks, options.bench_args(largest), form);
-  auto notes = bench->notes();
-  if (form.layout.tp != asked.tp)
-    notes.push_back(fmt::format("tp {}, dp {} does not fit: the {} present ranks were measured as tp {}, dp {}",
-                                asked.tp, asked.dp, form.layout.tp, form.layout.tp, form.layout.dp));
-  const auto results = run_points(ranks, *bench, points(*bench, form, ranks.device()), options.samples);
-  if (ranks.leader()) write(ranks, *bench, form, results, notes);
-  return all_correct(results) ? 0 : 1;
+  measured.crossing = {.layout = scaled(asked, ranks.world_size()), .hidden = hidden != 0 ? hidden : shape.hidden};
+  measured.logits.groups = static_cast<std::size_t>(measured.crossing.layout.dp);
+  if (norm != "none") measured.crossing.norm.emplace();
+  if (norm == "fp8") measured.crossing.norm->fp8 = Fp8Scaling::per_128_columns;
+  check_norm(measured.crossing);
+  // First, since separate crossings make groups, and with groups a call on all ranks has fewer of a GPU's blocks.
+  if (has_logits && wants(kLogits)) measure_logits(ranks, measured);
+  if (std::ranges::any_of(kCrossings, [&](Operation one) { return wants(name(one)); }))
+    measure_crossings(ranks, measured);
+  if (!has_logits) measured.notes.push_back(fmt::format("Logits: {} has no vocab_size", shape.name));
+  const ParallelLayout& used = measured.crossing.layout;
+  if (used.tp != asked.tp)
+    measured.notes.push_back(
+        fmt::format("tp {}, dp {} does not fit: the {} present ranks were measured as tp {}, dp {}", asked.tp, asked.dp,
+                    used.tp, used.tp, used.dp));
+  if (ranks.leader()) write(ranks, measured);
+  return all_correct(measured.crossings) && all_correct(measured.of_logits) ? 0 : 1;
 }
 
 }  // namespace
@@ -169,9 +258,14 @@ int DpAttentionBench::run() const {
 Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<DpAttentionBench>();
   bench->arguments = arguments;
-  bench->model.add_to(app, "--model", "Model that gives the hidden size");
+  bench->model.add_to(app, "--model", "Model that gives the hidden size and the vocabulary");
   app.add_option("--hidden", bench->hidden, "Elements of a row (default: the model's)")
       ->check(whole_number(1, 1 << 20));
+  app.add_option("--vocabulary", bench->vocabulary, "Columns of the logits (default: the model's)")
+      ->check(whole_number(1, 1 << 21));
+  app.add_option("--what", bench->what, "gather_sums, scatter_sums, logits (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>{"gather_sums", "scatter_sums", "logits"}));
   auto* tp = app.add_option("--tp", bench->options.ranks,
                             "Ranks, like --ranks; a layout for more GPUs than there are is measured on those present")
                  ->check(whole_number(1, 72));

@@ -7,12 +7,11 @@
 
 #include "bench/bench_options.hpp"
 #include "bench/logits_measure.hpp"
+#include "bench/logits_tables.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
-#include "common/sizes.hpp"
 #include "common/values.hpp"
 #include "weft/top_k.hpp"
-#include "workloads/speed_up.hpp"
 
 namespace weft::cli {
 namespace {
@@ -70,42 +69,6 @@ std::vector<Point> LogitsBench::points(const Bench& bench, Device device) const 
   return all;
 }
 
-Table logits_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
-  const std::vector<Contender> contenders = contenders_in(results, method);
-  std::vector<std::string> columns = {"rows", "size"};
-  for (const auto one : contenders) columns.emplace_back(one == Contender::automatic ? "Weft" : name(one));
-  columns.insert(columns.end(), {"GB/s", "speed-up"});
-  Table table(columns);
-  for (const auto& ours : results) {
-    const Point& point = ours.point;
-    if (point.method != method || point.contender != Contender::automatic) continue;
-    std::vector<std::string> cells = {std::to_string(point.rows), format_bytes(point.bytes())};
-    for (const auto contender : contenders) cells.push_back(cell(find(results, point.bytes(), contender, method)));
-    cells.push_back(ours.verdict == Verdict::ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
-    cells.push_back(cell(speed_up(ours, best_peer(results, point), crowd)));
-    table.add(cells);
-  }
-  return table;
-}
-
-constexpr const char* kTopKLegend =
-    "size: all logits, of the input's type; GB/s: size over time, although Weft sends candidates alone. NCCL, Gloo: "
-    "their\n"
-    "gather of all logits, which is neither put into rows nor searched. speed-up: best peer's time over Weft's.\n";
-constexpr const char* kGroupsLegend =
-    "rows: of each attention group, whose ranks get these alone; size: the output of a rank, of the input's type; "
-    "GB/s:\n"
-    "size over time. separate: Weft's gather of all groups' rows. NCCL, Gloo: their gather of all rows, and a kernel "
-    "that\n"
-    "puts the group's into order. plain push: as many bytes as one rank gets of another, stored to all ranks.\n"
-    "speed-up: best peer's time over Weft's.\n";
-constexpr const char* kLogitsLegend =
-    "size: the output of a rank, of the input's type; GB/s: size over time. plain push: each rank's columns, stored "
-    "to\n"
-    "all ranks, rank after rank. NCCL, Gloo: their gather and, from two rows on, a kernel that puts shards into rows\n"
-    "and changes nothing.\n"
-    "speed-up: best peer's time over Weft's.\n";
-
 int LogitsBench::run() const {
   check_form();
   static_cast<void>(counts(Device::cpu));  // complains of bad numbers before anything is started
@@ -134,8 +97,7 @@ int LogitsBench::run() const {
                    : "",
                headline(ranks, options), crowd.warning());
     print_tables(methods_named(*bench, methods), [&](Method method) { return logits_table(results, method, crowd); });
-    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend,
-               form.top_k != 0 ? kTopKLegend : (form.groups != 1 ? kGroupsLegend : kLogitsLegend));
+    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, logits_legend(form));
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }

@@ -27,7 +27,8 @@ void add_result(Table& table, const CsvArgs& args, const std::vector<Result>& re
   const Point& point = result.point;
   const bool right = result.verdict == Verdict::ok;
   const bool reduces = point.operation == Operation::all_reduce;
-  const bool has_load = is_ragged(point.operation) || is_crossing(point.operation);
+  const bool has_load =
+      is_ragged(point.operation) || is_crossing(point.operation) || point.operation == Operation::all_gather_columns;
   std::vector<std::string> cells = {std::string(name(point.operation)),
                                     has_load ? std::string(name(point.load)) : "",
                                     is_crossing(point.operation) ? std::string(name(point.padding)) : "",

@@ -68,11 +68,15 @@ class LogitsMeasurement final : public RankBench {
   // A row of all shards is the output already: its pads are at the end.
   bool is_placed_by_gather(const Point& point) const { return is_peer(point.contender) && all_rows(point) == 1; }
   bool to_groups() const { return form_.groups != 1; }
-  std::size_t rows(const Point& point) const { return static_cast<std::size_t>(point.rows); }
-  std::size_t all_rows(const Point& point) const { return rows(point) * form_.groups; }
+  std::size_t rows(const Point& point) const { return form_.rows(point, 0); }  // no group has more
+  std::size_t all_rows(const Point& point) const { return form_.rows_before(point, form_.groups); }
+  std::size_t group_of(const Ranks::Seat& seat) const {
+    return static_cast<std::size_t>(seat.rank()) / (ranks() / form_.groups);
+  }
+  std::size_t own_rows(const Ranks::Seat& seat, const Point& point) const { return form_.rows(point, group_of(seat)); }
   // The first one of the rows that the rank's group gets.
   std::size_t first_row(const Ranks::Seat& seat, const Point& point) const {
-    return static_cast<std::size_t>(seat.rank()) / (ranks() / form_.groups) * rows(point);
+    return form_.rows_before(point, group_of(seat));
   }
   // A push stores what one rank gets of another, in all ranks.
   std::size_t input_elements(const Point& point) const override {
@@ -82,8 +86,8 @@ class LogitsMeasurement final : public RankBench {
   std::size_t output_elements(const Point& point) const override {
     if (point.contender == Contender::push) return input_elements(point) * ranks();
     const bool wide = form_.output_f32 && !is_peer(point.contender);
-    const std::size_t kept = point.contender == Contender::separate ? form_.groups : 1;
-    return point.count * kept * (wide ? sizeof(float) / size_of(point.type) : 1);
+    const std::size_t kept = point.contender == Contender::separate ? all_rows(point) : rows(point);
+    return kept * static_cast<std::size_t>(form_.vocabulary) * (wide ? sizeof(float) / size_of(point.type) : 1);
   }
   std::size_t ranks() const { return static_cast<std::size_t>(ranks_.world_size()); }
   void* shards_of(const Ranks::Seat& seat, const Point& point) {
@@ -102,7 +106,9 @@ class LogitsMeasurement final : public RankBench {
   }
 
   void prepare(Ranks::Seat& seat, const Point& point) override {
-    const std::vector<std::int32_t> counts(form_.groups, static_cast<std::int32_t>(point.rows));
+    std::vector<std::int32_t> counts;
+    for (std::size_t group = 0; group < form_.groups; ++group)
+      counts.push_back(static_cast<std::int32_t>(form_.rows(point, group)));
     rank(seat).device->upload(counts_of(seat), counts.data(), counts.size() * sizeof(std::int32_t));
   }
 
@@ -155,7 +161,7 @@ class LogitsMeasurement final : public RankBench {
     const PlaceColumnsArgs place{
         .shards = static_cast<std::byte*>(shards) + first_row(seat, point) * shard_bytes(point),
         .output = output,
-        .rows = rows(point),
+        .rows = own_rows(seat, point),
         .shard_rows = each,
         .shard_bytes = shard_bytes(point),
         .row_bytes = row_bytes};
@@ -191,7 +197,7 @@ class LogitsMeasurement final : public RankBench {
       const std::size_t first = from * shard_, width = std::min(shard_, vocabulary - first);
       const bool all = point.contender == Contender::separate;
       const std::size_t begin = all ? 0 : first_row(seat, point);
-      for (std::size_t row = begin; row < begin + (all ? all_rows(point) : rows(point)); ++row) {
+      for (std::size_t row = begin; row < begin + (all ? all_rows(point) : own_rows(seat, point)); ++row) {
         const std::size_t at = (row - begin) * vocabulary + first;
         if (!changes() || is_peer(point.contender)) {
           if (std::memcmp(mine.host.data() + at * size, sent.data() + row * shard_ * size, width * size) == 0) continue;
@@ -226,6 +232,16 @@ class LogitsMeasurement final : public RankBench {
 };
 
 }  // namespace
+
+std::size_t LogitsForm::rows(const Point& point, std::size_t group) const {
+  return point.load == Load::busy && group > 0 ? 1 : static_cast<std::size_t>(point.rows);
+}
+
+std::size_t LogitsForm::rows_before(const Point& point, std::size_t group) const {
+  std::size_t sum = 0;
+  for (std::size_t before = 0; before < group; ++before) sum += rows(point, before);
+  return sum;
+}
 
 std::size_t LogitsForm::shard(int ranks) const {
   const auto columns = static_cast<std::size_t>(vocabulary), n = static_cast<std::size_t>(ranks);

@@ -13,7 +13,11 @@ struct LogitsForm {
   bool output_f32 = false;
   float scale = 1.0f, soft_cap = 0.0f;
   std::size_t top_k = 0;   // the largest of a row instead of all; 0: all
-  std::size_t groups = 1;  // a point's rows are those of each group of ranks, which gets no others
+  std::size_t groups = 1;  // of neighbours. A point's rows are those of a group, which gets no others
+
+  // Rows of a group: as many in each, or Load::busy in the first one and a row in each other.
+  std::size_t rows(const Point& point, std::size_t group) const;
+  std::size_t rows_before(const Point& point, std::size_t group) const;
 
   // Columns of each rank. Engines pad vocabularies to a multiple of 64, and then to one of the ranks.
   std::size_t shard(int ranks) const;
@@ -22,7 +26,8 @@ struct LogitsForm {
 // The bytes of the largest buffer of a point.
 std::size_t logits_bytes(const LogitsForm& form, const Point& point, int ranks);
 
-// Points are Operation::all_gather_columns; their `hidden` is the vocabulary.
+// Points are Operation::all_gather_columns; their `hidden` is the vocabulary, and their count that of the most rows of
+// a group.
 std::unique_ptr<Bench> open_logits_bench(Ranks& ranks, const BenchArgs& args, const LogitsForm& form);
 // The same of the largest alone. Peers gather all shards, and search for nothing.
 std::unique_ptr<Bench> open_top_k_bench(Ranks& ranks, const BenchArgs& args, const LogitsForm& form);

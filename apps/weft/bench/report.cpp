@@ -30,6 +30,7 @@ json to_json(const ModelShape& shape) {
   return {{"name", shape.name},
           {"hidden", shape.hidden},
           {"layers", shape.layers},
+          {"vocabulary", shape.vocabulary},
           {"moe_layers", shape.moe_layers},
           {"all_reduces", shape.all_reduces},
           {"gathers", shape.gathers},

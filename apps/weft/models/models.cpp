@@ -17,6 +17,7 @@ namespace {
 // Far above every model. Sizes computed from them stay far below 2^63.
 constexpr std::int64_t kMostHidden = 1 << 20;
 constexpr std::int64_t kMostExperts = 1 << 20;
+constexpr std::int64_t kMostVocabulary = 1 << 21;
 
 // The shared experts of a layer. Some families say only how wide they are, and Llama 4 has one without a field.
 std::int64_t shared_experts_of(ConfigFields& fields) {
@@ -83,6 +84,7 @@ ModelShape shape_from_json(const nlohmann::json& config, const std::string& name
   ConfigFields fields(config, file);
   ModelShape shape{.name = name};
   shape.hidden = fields.need("hidden size", {1, kMostHidden}, {"hidden_size", "n_embd", "d_model"});
+  shape.vocabulary = std::max<std::int64_t>(0, fields.find({-1, kMostVocabulary}, {"vocab_size"}).value_or(0));
   shape.num_experts =
       fields.find({0, kMostExperts}, {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"})
           .value_or(0);

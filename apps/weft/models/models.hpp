@@ -17,6 +17,7 @@ struct ModelShape {
   std::string name;
   std::int64_t hidden = 0;                 // width of the residual stream
   std::int64_t layers = 0;                 // decoder layers
+  std::int64_t vocabulary = 0;             // columns of the logits; 0: unknown
   std::int64_t moe_layers = 0;             // layers with experts
   std::int64_t all_reduces = 0;            // of a forward pass with tensor parallelism: one for each block of a layer
   std::int64_t gathers = 0;                // of a forward pass with data-parallel attention; there are as many scatters

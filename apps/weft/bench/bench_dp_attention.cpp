@@ -12,6 +12,7 @@
 #include "bench/logits_tables.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
+#include "common/sizes.hpp"
 #include "common/values.hpp"
 #include "models/model_choice.hpp"
 #include "weft/moe.hpp"

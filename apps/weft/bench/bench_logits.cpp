@@ -10,6 +10,7 @@
 #include "bench/logits_tables.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
+#include "common/sizes.hpp"
 #include "common/values.hpp"
 #include "weft/top_k.hpp"
 

@@ -35,10 +35,6 @@ class CudaWarpGroup : public CudaBlock {
     __shared__ float words[kMostWarpGroups * kScratchWords];
     return words + group_ * kScratchWords;
   }
-  // This thread's warp group of a block that works as one: its number, and how many there are.
-  struct Part;
-  __device__ Part part() const;
-
   // Barrier 0 is the whole block's.
   __device__ void sync() const { ptx::sync_some(1 + group_, size_); }
   __device__ bool all(bool good) const { return ptx::all_of_some(1 + group_, size_, good); }
@@ -111,16 +107,6 @@ class CudaWarpGroup : public CudaBlock {
   std::byte* stage_ = nullptr;                // of this warp: its places, then their loads' barriers
   std::uint32_t loading_ = 0, parities_ = 0;  // bit p: of place p
 };
-
-struct CudaWarpGroup::Part {
-  CudaWarpGroup team;
-  std::uint32_t number, parts;
-};
-__device__ inline CudaWarpGroup::Part CudaWarpGroup::part() const {
-  const bool several = groups_ == 1 && size_ > kWarpGroupThreads && size_ % kWarpGroupThreads == 0;
-  const CudaWarpGroup team(several ? size_ / kWarpGroupThreads : groups_);
-  return {team, several ? team.group_ : 0, several ? team.groups_ : 1};
-}
 
 static_assert(StagedTeam<CudaWarpGroup>);
 // The stages of a full block, with the words and counters above, fit into the 227 KB that a block of Hopper may have.

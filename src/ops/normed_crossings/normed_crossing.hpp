@@ -29,15 +29,14 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
   using typename Units::Wire;
   using Norm = RmsNorm<R, casts, gamma_f32>;
   using Work = NormedCrossingWork;
-  static constexpr std::uint32_t kHeld = held_without_chunks(known_size);  // if nothing flows
-  using OneHop = NormedOneHop<type, known_size, casts, flows ? kMostHeldInOneHop : kHeld, gamma_f32>;
+  using OneHop = NormedOneHop<type, known_size, casts, flows ? kMostHeldInOneHop : kHeldWithoutChunks, gamma_f32>;
   using Stage = NormStage<type, casts, gamma_f32>;
   using Chunks = FlowCrossing<Reduction<type, Ops::sum, Plain>, true, Stage>;
   using Handshake = detail::Handshake<known_size>;
   using Counts = CrossingCounts<known_size>;
   static_assert(Units::kWirePacks == 1);
   static constexpr int kPhases = 3;
-  static constexpr int kMostThreads = most_threads_normed(flows, known_size);
+  static constexpr int kMostThreads = most_threads_normed(flows);
   static constexpr BeginScope kBeginScope = BeginScope::block;
 
   static WEFT_FN std::uint32_t warp_groups(const Work& work) requires flows {
@@ -57,7 +56,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
     team.settle(p.source);
     return p;
   }
-  using Weights = typename Norm::template FirstWeights<flows ? 2 : kHeld>;
+  using Weights = typename Norm::template FirstWeights<flows ? 2 : kHeldWithoutChunks>;
   struct Prefetched {
     Counts counts;
     Pack first;
@@ -142,7 +141,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
     if constexpr (flows) {
       return Norm::with_width(team, work.norm, serve);
     } else {
-      return serve.template operator()<kHeld>();
+      return serve.template operator()<kHeldWithoutChunks>();
     }
   }
   template <std::uint32_t held, Team T, class Table>
@@ -171,7 +170,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
         }
         if (senders.size == 1) {
           WEFT_UNROLL
-          for (std::uint32_t k = 0; k < some; ++k) sums[k] = own.residual != nullptr ? mine[k] : Norm::rounded(mine[k]);
+          for (std::uint32_t k = 0; k < some; ++k) sums[k] = own.residual != nullptr ? mine[k] : rounded(mine[k]);
           return true;
         }
         return Units::template take_sums<some>(team, s, senders, slots + begin + i, Units::parts(s).packs, step, left,
@@ -187,6 +186,12 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
       }
     }
     return true;
+  }
+  // The sum of one number. If the residual is added, that rounds as well.
+  static WEFT_FN Pack rounded(const Pack& pack) {
+    typename R::Accumulator sum{};
+    R::begin(sum, pack);
+    return R::finish(sum);
   }
 };
 

@@ -13,11 +13,7 @@ namespace weft::detail {
 // Packs of a row that a thread holds, at most: if nothing flows in chunks, and in one hop if something may. In one hop
 // no thread can load a pack again, as another rank keeps the row. Longer rows take two hops, and the kernel with
 // chunks.
-// Every warp finds the places of all ranks, which among more than two takes longer than two more packs.
-constexpr std::uint32_t held_without_chunks(std::uint32_t known_size) {
-  return known_size == 2 ? 2 : 4;
-}
-inline constexpr std::uint32_t kMostHeldInOneHop = 8;
+inline constexpr std::uint32_t kHeldWithoutChunks = 2, kMostHeldInOneHop = 8;
 inline constexpr std::uint32_t kMostRowPacksHeld = 1024;
 
 struct NormedCrossingWork {
@@ -60,8 +56,8 @@ inline NormedRowShape shape_of(const NormWork& work) {
   return shape;
 }
 
-constexpr int most_threads_normed(bool flows, std::uint32_t known_size) {
-  return flows ? 512 : static_cast<int>(kMostRowPacksHeld / held_without_chunks(known_size));
+constexpr int most_threads_normed(bool flows) {
+  return flows ? 512 : static_cast<int>(kMostRowPacksHeld / kHeldWithoutChunks);
 }
 
 }  // namespace weft::detail

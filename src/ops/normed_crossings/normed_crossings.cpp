@@ -146,19 +146,17 @@ class NormedCrossingCall : public detail::GroupCall {
                    .row_bytes = args_.hidden * kElement,
                    .input_stride = work_.norm.input_stride * sizeof(detail::Pack),
                    .output_stride = 0};
-    run({.call = {}, .bound = find_kernel(query()).with(work), .blocks = plan_.blocks, .threads = plan_.threads});
+    const detail::NormedCrossingQuery query{.type = args_.type,
+                                            .size = static_cast<std::uint32_t>(channel().size()),
+                                            .casts = args_.fp8.rows != nullptr,
+                                            .flows = may_flow(),
+                                            .gamma_f32 = args_.gamma_f32};
+    run({.call = {}, .bound = find_kernel(query).with(work), .blocks = plan_.blocks, .threads = plan_.threads});
   }
 
  private:
   // The packs of a row in the hop that has more of them.
   std::uint32_t most_row_packs() const { return std::max(work_.shape.packs(), work_.norm.row_packs); }
-  detail::NormedCrossingQuery query() const {
-    return {.type = args_.type,
-            .size = static_cast<std::uint32_t>(channel().size()),
-            .casts = args_.fp8.rows != nullptr,
-            .flows = may_flow(),
-            .gamma_f32 = args_.gamma_f32};
-  }
   bool on_cpu() const { return channel().communicator().fabric().device() == Device::cpu; }
   // Whether counts that fit let any rank's shard flow in chunks. Rows that no block's threads hold take the same
   // kernel: long ones, all of CPU ranks, whose blocks have one thread, and all with γ of f32.
@@ -183,7 +181,7 @@ class NormedCrossingCall : public detail::GroupCall {
   }
   // A block for each row, of as many threads as hold it, and enough blocks for what is sent and received.
   void widen_blocks() {
-    plan_.threads = threads_that_hold(detail::held_without_chunks(query().key().size));
+    plan_.threads = threads_that_hold(detail::kHeldWithoutChunks);
     plan_.warp_groups = 1;
     if (args_.launch.blocks != 0) return;
     const auto each = static_cast<std::uint64_t>(plan_.threads);

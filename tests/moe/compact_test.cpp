@@ -33,7 +33,8 @@ TEST_P(MoeCompact, ComeFromSourcesOfAnyLength) {
   exchange_and_check(on_ring({compact_rows(GetParam(), 0)}), GetParam());
 }
 
-// Of a source some rows have room and later ones do not. Their owners get zeros, which wait for credits like rows.
+// Some rows of a source have room and later ones do not. The owners of these get zeros, which wait for credits like
+// rows.
 TEST_P(MoeCompact, RowsWithoutRoomAreDroppedBetweenOthers) {
   for (const std::uint32_t capacity : {1u, 33u, 90u})
     exchange_and_check(on_ring({compact_rows(GetParam(), capacity)}), GetParam());

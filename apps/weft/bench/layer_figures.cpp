@@ -65,7 +65,7 @@ class Terms {
 
   // Dispatch or combine, on so many processors.
   double all(TimedPart part, int sms) { return noted(row_.us(part, {.sms = sms, .path = path_})); }
-  // Of the first round's rows, or of the last one's.
+  // The same for the first round's rows, or the last one's.
   double end(TimedPart part, LayerWay way, int sms) {
     if (way.rounds == 1) return all(part == TimedPart::first_dispatch ? TimedPart::dispatch : TimedPart::combine, sms);
     way.schedule = LayerSchedule::rounds;

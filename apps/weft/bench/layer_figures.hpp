@@ -54,7 +54,7 @@ LayerWay last_expert(std::uint32_t local, RowPath path);
 //   combine-rounds   D + U + max(W, C − C₁) + C₁
 // 0 for other schedules, and where a term was not timed.
 double ideal_us(const LayerRow& row, const LayerWay& way);
-// Of signals instead of rounds: max(E, D + C) + C₁, with the last expert's rows in C₁, and experts undivided.
+// The ideal of signals instead of rounds: max(E, D + C) + C₁, with the last expert's rows in C₁, and experts undivided.
 double signals_ideal_us(const LayerRow& row, RowPath path, std::uint32_t local);
 // µs of a plain layer, less those of dispatch + combine and of the experts, each timed alone.
 double over_parts_us(const LayerRow& row, const TimedLayer& plain);

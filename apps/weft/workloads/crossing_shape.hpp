@@ -34,7 +34,7 @@ struct CrossingShape {
   std::size_t row_bytes() const { return all.row_bytes(0); }
   bool is_even() const;  // all shards have as many rows
 
-  // Of the group that `rank` is in.
+  // These four are of the group that `rank` is in: its first rank, rows, slots and shape.
   std::size_t first_of(std::size_t rank) const { return rank / group_ranks * group_ranks; }
   std::size_t group_rows(std::size_t rank) const;
   std::size_t group_slots(std::size_t rank) const;

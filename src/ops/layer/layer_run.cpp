@@ -146,7 +146,7 @@ class LayerRun {
 
  private:
   using Which = LayerPart::Which;
-  // Of the layer's streams.
+  // The number of one of the layer's own streams.
   static constexpr int number_of(LayerStream stream) { return static_cast<int>(stream) - 1; }
   Stream stream(LayerStream which) const {
     return which == LayerStream::callers ? call_.stream : layer_.streams->stream(number_of(which));

@@ -44,7 +44,8 @@ class Knock {
                              .build = args.build})) {}
 
   // Empty if the rank has to come again; `why` has the reason. Rank 0 is not ready, or it hung up without a word, like
-  // a listener that just closed after an earlier meeting. `told`: what rank 0 has said last when it was not ready.
+  // a listener that just closed after an earlier meeting. `told`: what rank 0 has said last when it was not ready. A
+  // later attempt that finds nobody does not take its place.
   std::optional<Admission> ask(std::string& why, std::string& told) {
     Connection* const connections[] = {&root_};
     root_.set_frame_limit(stranger_limit);
@@ -121,7 +122,9 @@ Admission find_rank_0(const JoinArgs& args, const Deadline& deadline) {
       if (std::optional<Admission> in = Knock(std::move(socket), args, deadline).ask(why, told)) return std::move(*in);
     }
     if (deadline.passed()) {
-      throw_rendezvous(too_late(joining, "rank 0", deadline) + fmt::format(" ({}: {})", args.place, why));
+      // Rank 0 may have ended by a deadline of its own just before. What it told is the cause, and the refusal is not.
+      const std::string cause = told.empty() || told == why ? why : told + "; at last: " + why;
+      throw_rendezvous(too_late(joining, "rank 0", deadline) + fmt::format(" ({}: {})", args.place, cause));
     }
     ::poll(nullptr, 0, deadline.poll_timeout(pause));
     pause = std::min(2 * pause, milliseconds(100));

@@ -122,7 +122,8 @@ Admission find_rank_0(const JoinArgs& args, const Deadline& deadline) {
       if (std::optional<Admission> in = Knock(std::move(socket), args, deadline).ask(why, told)) return std::move(*in);
     }
     if (deadline.passed()) {
-      // Rank 0 may have ended by a deadline of its own just before. What it told is the cause, and the refusal is not.
+      // Rank 0 may have ended by a deadline of its own just before. The cause is in its last words, and not in the
+      // refusal.
       const std::string cause = told.empty() || told == why ? why : told + "; at last: " + why;
       throw_rendezvous(too_late(joining, "rank 0", deadline) + fmt::format(" ({}: {})", args.place, cause));
     }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by ./dev: configuring and building.
 
-jobs() { echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"; }
+cores() { echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"; }
 
 # configure PRESET: quiet unless it fails; the build's own lines ("Weft: ...") are shown. WEFT_QUICK_KERNELS=ON compiles
 # kernels quickly, for machines that measure nothing: those of GPUs in a quarter of the time. It holds for this build alone.
@@ -26,7 +26,7 @@ build() {
   [[ ! -t 1 ]] || quiet=()
   [[ $# == 0 ]] || targets=(--target "$@")
   say "building $preset${*:+ ($*)}"
-  cmake --build --preset "$preset" --parallel "$(jobs)" "${targets[@]}" -- "${quiet[@]}" || {
+  cmake --build --preset "$preset" --parallel "$(cores)" "${targets[@]}" -- "${quiet[@]}" || {
     say "error: building '$preset' failed"
     return 1
   }

@@ -19,7 +19,7 @@ tidy_files() {
   cmake --preset dev -B build/tidy -D CMAKE_UNITY_BUILD=OFF >/dev/null || return 1
   # One file needs a generated header.
   cmake --build build/tidy --target weft_build_info >/dev/null || return 1
-  project_files 'src/**.cpp' 'apps/**.cpp' 'oracle/**.cpp' | xargs -r -n 1 -P "$(jobs)" clang-tidy -p build/tidy --quiet --extra-arg=-Wno-unknown-warning-option 2> >(
+  project_files 'src/**.cpp' 'apps/**.cpp' 'oracle/**.cpp' | xargs -r -n 1 -P "$(cores)" clang-tidy -p build/tidy --quiet --extra-arg=-Wno-unknown-warning-option 2> >(
     grep -Ev 'warnings? generated|Suppressed|Use -header-filter' >&2
   )
 }

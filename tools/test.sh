@@ -18,7 +18,7 @@ timed() {
 }
 
 # Processes at a time: two more than cores, since tests that wait for a deadline leave theirs idle.
-at_once() { echo "$(($(jobs) + 2))"; }
+at_once() { echo "$(($(cores) + 2))"; }
 
 # run_ctest PRESET [CTEST ARGS]: shows ctest's progress on a terminal, and only failures in a pipe.
 run_ctest() {
@@ -278,6 +278,7 @@ run_gtest() {
 }
 
 # run_shards NAME SHARDS AT_ONCE EXECUTABLE [ARGS]: run_gtest in so many processes, each with its share of the cases.
+# (`builtin jobs` in a substitution would name none: bash hands the list down to the bare word alone.)
 # `shard_gpus`: the number of GPUs, if processes count them from different ones.
 shard_gpus=
 run_shards() {
@@ -285,7 +286,7 @@ run_shards() {
   shift 3
   rm -f build/"$name"-shard-*.count
   for ((shard = 0; shard < shards; ++shard)); do
-    while [[ $(builtin jobs -rp | wc -l) -ge $at_once ]]; do wait -n || true; done
+    while [[ $(jobs -rp | wc -l) -ge $at_once ]]; do wait -n || true; done
     (
       export GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard
       [[ -z $shard_gpus ]] || CUDA_VISIBLE_DEVICES=$(gpus_from $((shard * shard_gpus / shards)) "$shard_gpus")

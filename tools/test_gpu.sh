@@ -38,7 +38,7 @@ sanitize_gpu() {
     rm -f build/"$tool"-*.count
     for ((part = 1; part <= parts; ++part)); do
       [[ -z $only || $only == "$part" ]] || continue
-      while [[ $(builtin jobs -rp | wc -l) -ge $jobs ]]; do wait -n || true; done
+      while [[ $(jobs -rp | wc -l) -ge $jobs ]]; do wait -n || true; done
       sanitize_part "$bin" "$filter" "$tool" "$part" &
     done
     wait

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Writes the results of bench/results into the pages between their markers: a table with the best peers into README.md,
-and all tables into docs/benchmarks.md.
+and all tables, the gaps and the aims into docs/benchmarks.md.
 
   tools/result_tables.py           rewrites the blocks
   tools/result_tables.py --check   exits 1 if a page differs from the results
 
-The newest run counts for each command, device and number of ranks. Norms, exchanges and gathers only count on GPUs, and
-the host's time everywhere. The method is "graph" on GPUs, and "batch" on CPU ranks. Times are µs. "6.04 ±2 %" is a time with the spread of its samples
-(p10 to p90 of the slowest rank).
+tools/result_runs.py says which runs count, by which method, and which times are compared. Times are µs. "6.04 ±2 %" is a
+time with the spread of its samples (p10 to p90 of the slowest rank).
 """
 
 import argparse
@@ -15,130 +14,120 @@ import pathlib
 import sys
 
 import results
+from result_aims import aims
+from result_gaps import gaps
+from result_runs import (ANY, BOTH, MIXED, gpu_of, method_of, newest, pairs, points_of, rows_of, title, without_producer)
+from result_text import grid, listed, microseconds, size_name, with_spread
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
-PEERS = {
-    "cuda": ["NCCL", "NCCL symm.", "torch one-shot", "torch two-shot"],
-    "cpu": ["Gloo ring", "Gloo bcube"],
-}
+RESULTS = ("<!-- results:begin -->", "<!-- results:end -->")
+GAPS = ("<!-- gaps:begin -->", "<!-- gaps:end -->")
+AIMS = ("<!-- aims:begin -->", "<!-- aims:end -->")
+PEERS = ["NCCL", "NCCL symm.", "torch one-shot", "torch two-shot", "Gloo ring", "Gloo bcube"]
 MOE_PEERS = ["NCCL AG/RS", "NCCL symm. AG/RS", "NCCL A2A", "NCCL symm. A2A"]
-RATIO_PEERS = {"cuda": PEERS["cuda"] + ["torch NCCL"], "cpu": PEERS["cpu"]}
-METHOD = {"cuda": "graph", "cpu": "batch"}
 # For the README: the operation, and the bytes of one rank (all-reduces), its rows (gathers) or its tokens (MoE).
-SHORT = {"all_reduce": ("bytes", [8 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]),
-         "all_gather": ("rows", [1, 73, 1170]), "reduce_scatter": ("rows", [1, 73, 1170]),
-         "all_gather_v": ("rows", [1, 73, 1170]),
+SHORT = {"all_reduce": ("bytes", [8 << 10, 1 << 20, 16 << 20, 64 << 20]),
+         "all_gather": ("rows", [1, 73, 1170]), "reduce_scatter": ("rows", [1, 1170]), "all_gather_v": ("rows", [1170]),
          "dispatch": ("tokens", [8, 128, 1024]), "combine": ("tokens", [8, 128, 1024])}
-SHORT_COMMANDS = ("bench all-reduce", "bench gather", "bench moe")
+SHORT_COMMANDS = {"bench all-reduce": "all-reduces", "bench gather": "gathers", "bench moe": "MoE"}
 
 
-def newest(runs):
-    """The newest run per (command, device, ranks, measured operation), GPUs first, most ranks first."""
-    found = {}
-    for run in runs.values():
-        command = run["command"]
-        if command not in TABLES or "--sweep" in run["arguments"] or not points_of(run):
-            continue
-        if command not in ("bench all-reduce", "bench host") and run["device"] != "cuda":
-            continue
-        key = (command, run["device"], run["world_size"], title(run))
-        if key not in found or run["date"] > found[key]["date"]:
-            found[key] = run
-    order = list(TABLES)
-    return [found[key] for key in sorted(found, key=lambda k: (order.index(k[0]), k[1] != "cuda", -k[2], k[3]))]
+def without_empty(head, rows):
+    """A table without the columns that have nothing in any row."""
+    kept = [column for column in range(len(head)) if any(row[column] for row in rows)]
+    return grid([head[column] for column in kept], [[row[column] for column in kept] for row in rows])
 
 
-def size_name(size):
-    for unit, scale in (("MB", 1 << 20), ("KB", 1 << 10)):
-        if size >= scale:
-            return f"{size / scale:.2f}".rstrip("0").rstrip(".") + f" {unit}"
-    return f"{size} B"
+def cells(row, names):
+    return [with_spread(row.points.get(name)) for name in names]
 
 
-def microseconds(point):
-    if point is None:
-        return ""
-    return f"{point['us']:.2f}" if point["us"] < 10 else f"{point['us']:.1f}"
+def bold(text):
+    return f"**{text}**" if text else ""
 
 
-def with_spread(point):
-    if point is None or "p10" not in point or point["us"] <= 0:
-        return microseconds(point)
-    apart = max(point["p90"] - point["us"], point["us"] - point["p10"]) / point["us"]
-    return f"{microseconds(point)} ±{max(1, round(100 * apart))} %"
+def ratios(run, row):
+    """Two columns: peers of any memory over Weft's time to any, and peers of symmetric memory over Weft's to that. A cross
+    says that Weft's time to any memory stands in for the other."""
+    if run.get("crowded", False):  # If threads share cores, a ratio depends on the scheduler.
+        return ["", ""]
+    found = {pair.kind: f"{pair.ratio():.2f}" for pair in pairs(row)}
+    return [found.get(ANY, ""), found.get(BOTH, "") or (f"{found[MIXED]} †" if MIXED in found else "")]
 
 
-def points_of(run):
-    if run["command"] == "bench host":
-        return run["points"]
-    return [p for p in run["points"] if p.get("method", "graph") == METHOD[run["device"]] and p["blocks"] == 0]
-
-
-def ratio(ours, rivals):
-    ours, rivals = ([p["us"] for p in points if p is not None and p["us"] > 0] for points in (ours, rivals))
-    return f"{min(rivals) / min(ours):.2f}" if ours and rivals else ""
-
-
-def grid(head, rows):
-    return ["| " + " | ".join(head) + " |", "|---:" * len(head) + "|"] + ["| " + " | ".join(row) + " |" for row in rows]
+def best_ratio(run, row):
+    found = [] if run.get("crowded", False) else [pair.ratio() for pair in pairs(row)]
+    return f"{min(found):.2f}" if found else ""
 
 
 def table(run):
-    device = run["device"]
-    points = {(p["bytes"], p["contender"]): p for p in points_of(run)}
-    sizes = sorted({size for size, contender in points if contender == "automatic"})
-    peers = [p for p in PEERS[device] if any((size, p) in points for size in sizes)]
-    rows = []
-    for size in sizes:
-        ours = points[size, "automatic"]
-        rivals = [points.get((size, p)) for p in RATIO_PEERS[device]]
-        # If threads share cores, a ratio depends on the scheduler.
-        compared = "" if run.get("crowded", False) else ratio([ours], rivals)
-        rows.append([size_name(size), f"**{with_spread(ours)}**", ours.get("algorithm", "")] +
-                    [with_spread(points.get((size, p))) for p in peers] + [compared])
-    return grid(["size", "Weft, µs", "algorithm", *peers, "best peer ÷ Weft"], rows)
+    rows = [[size_name(row.size), bold(with_spread(row.points["automatic"])), row.points["automatic"].get("algorithm", "")] +
+            cells(row, PEERS) + [best_ratio(run, row)]
+            for row in sorted(rows_of(run), key=lambda row: row.size) if "automatic" in row.points]
+    return without_empty(["size", "Weft, µs", "algorithm", *PEERS, "best peer ÷ Weft"], rows)
 
 
-def cells_of(run, key, columns):
-    """Rows by `key(point)`; a column is a condition on points."""
-    points = points_of(run)
-    for row in dict.fromkeys(key(p) for p in points):
-        mine = [p for p in points if key(p) == row]
-        yield row, [next((p for p in mine if all(p[k] == v for k, v in column.items())), None) for column in columns]
+def beyond(with_more, alone):
+    """µs and ratio of a time over that without a part of the work."""
+    if not with_more or not alone:
+        return ["", ""]
+    return [f"{with_more['us'] - alone['us']:+.2f}".replace("-", "−"), f"{with_more['us'] / alone['us']:.2f}"]
 
 
 def norm_table(run):
-    columns = [{"operation": "all_reduce_rms_norm", "contender": "automatic"},
-               {"operation": "all_reduce", "contender": "automatic"}, {"operation": "all_reduce", "contender": "NCCL"}]
-    rows = [[f"{size_name(size)} [{count}]", f"**{with_spread(found[0])}**"] + [with_spread(p) for p in found[1:]]
-            for (size, count), found in cells_of(run, lambda p: (p["bytes"], p["rows"]), columns)]
-    return grid(["size [rows]", "fused, µs", "all-reduce alone", "NCCL's alone"], rows)
+    found = rows_of(run)
+    alone = {row.size: row.points.get("automatic") for row in found if row.operation == "all_reduce"}
+    rows = []
+    for row in found:
+        if row.operation != "all_reduce_rms_norm":
+            continue
+        ours, without = row.points.get("automatic"), alone.get(row.size)
+        rows.append([f"{size_name(row.size)} [{ours['rows']}]", bold(with_spread(ours)), with_spread(without)] +
+                    beyond(ours, without) + cells(row, PEERS[:2]))
+    return without_empty(["size [rows]", "fused, µs", "all-reduce alone", "fused − alone", "fused ÷ alone", "NCCL's alone",
+                          "NCCL symm.'s alone"], rows)
 
 
 def moe_table(run):
-    ours = [{"operation": name, "contender": "automatic"} for name in ("dispatch", "combine", "both")]
-    contenders = {p["contender"] for p in points_of(run)}
-    rivals = [(name, peer) for name in ("dispatch", "combine") for peer in MOE_PEERS if peer in contenders]
-    columns = ours + [{"operation": name, "contender": peer} for name, peer in rivals]
-    rows, bounds = [], any("bound_us" in p for p in points_of(run))
-    for tokens, found in cells_of(run, lambda p: p["tokens"], columns):
-        limits = [f"{p['bound_us']:.1f}" if p and "bound_us" in p else "" for p in found[:2]] if bounds else []
-        rows.append([str(tokens)] + [f"**{with_spread(p)}**" for p in found[:3]] +
-                    [with_spread(p) for p in found[3:]] + limits)
+    found = {(row.operation, row.size): row.points for row in rows_of(run)}
+    rivals = [(name, peer) for name in ("dispatch", "combine") for peer in MOE_PEERS]
+    rows = []
+    for tokens in dict.fromkeys(size for _, size in found):
+        ours = [found.get((name, tokens), {}).get("automatic") for name in ("dispatch", "combine", "both")]
+        rows.append([str(tokens)] + [bold(with_spread(point)) for point in ours] +
+                    [with_spread(found.get((name, tokens), {}).get(peer)) for name, peer in rivals] +
+                    [f"{point['bound_us']:.1f}" if point and "bound_us" in point else "" for point in ours[:2]])
     head = ["tokens per rank", "dispatch, µs", "combine", "both, back to back"]
-    head += [f"{name}: {peer}" for name, peer in rivals]
-    return grid(head + (["dispatch: bound", "combine: bound"] if bounds else []), rows)
+    return without_empty(head + [f"{name}: {peer}" for name, peer in rivals] + ["dispatch: bound", "combine: bound"], rows)
 
 
 def gather_table(run):
-    names = ["automatic", "symmetric", "NCCL", "NCCL symm."]
-    rows = [[f"{operation}, {how}", size_name(size), f"**{with_spread(found[0])}**"] +
-            [with_spread(p) for p in found[1:]] + [ratio(found[:2], found[2:])]
-            for (operation, how, size), found in cells_of(run, lambda p: (p["operation"], p["load"], p["bytes"]),
-                                                          [{"contender": name} for name in names])]
-    return grid(["", "all ranks' rows", "Weft, µs", "to symmetric memory", "NCCL", "NCCL symm.",
-                 "best peer ÷ best of Weft"], rows)
+    rows = [[f"{row.operation}, {row.how}", size_name(row.size), bold(with_spread(row.points.get("automatic")))] +
+            cells(row, ["symmetric", "NCCL", "NCCL symm."]) + ratios(run, row) for row in rows_of(run)]
+    return without_empty(["", "all ranks' rows", "Weft, µs", "to symmetric memory", "NCCL", "NCCL symm.", "NCCL ÷ Weft",
+                          "symmetric memory: NCCL ÷ Weft"], rows)
+
+
+def crossing_table(run):
+    rows = []
+    for row in rows_of(run):
+        ours = row.points.get("automatic")
+        rows.append([f"{row.operation}, {row.how}", str(row.size), bold(with_spread(ours))] +
+                    cells(row, ["symmetric", "without norm"]) + beyond(ours, row.points.get("without norm"))[:1] +
+                    cells(row, ["separate", "NCCL", "NCCL grouped", "NCCL symm."]) + ratios(run, row))
+    return without_empty(["", "tokens", "Weft, µs", "to symmetric memory", "crossing alone", "beyond it", "calls apart", "NCCL",
+                          "NCCL grouped", "NCCL symm.", "NCCL ÷ Weft", "symmetric memory: NCCL ÷ Weft"], rows)
+
+
+def logits_table(run):
+    rows = []
+    for row in rows_of(run):
+        push = row.points.get("plain push")
+        over = [beyond(row.points.get(name), push)[1] for name in ("automatic", "symmetric")]
+        rows.append([str(row.size), bold(with_spread(row.points.get("automatic")))] +
+                    cells(row, ["symmetric", "plain push", "NCCL", "NCCL symm."]) + over + ratios(run, row))
+    return without_empty(["rows", "Weft, µs", "to symmetric memory", "plain push", "NCCL", "NCCL symm.", "Weft ÷ push",
+                          "to symmetric memory ÷ push", "NCCL ÷ Weft", "symmetric memory: NCCL ÷ Weft"], rows)
 
 
 def host_table(run):
@@ -148,19 +137,27 @@ def host_table(run):
     return grid(["", "call, ns", alone, "beyond it (p10…p90)"], rows)
 
 
-def title(run):
-    if run["command"] == "bench host":
-        return f"Host time of a call, one {'GPU' if run['device'] == 'cuda' else 'CPU rank'}"
-    where = f"{run['world_size']} {'GPUs' if run['device'] == 'cuda' else 'CPU ranks'}"
-    if run["command"] == "bench moe":
-        return (f"MoE of {run['model']['name']}: {run['routing']} routing, {run['dispatched']} dispatched, "
-                f"{run['layout']} layout, {run['combined']} combined, {where}")
-    point = run["points"][0]
-    if run["command"] == "bench norm":
-        return f"All-reduce with residual and RMSNorm, {point['type']}, hidden {point['hidden']}, {where}"
-    if run["command"] == "bench gather":
-        return f"Gathers and scatters, rows of {run['row_bytes']} bytes, {where}"
-    return f"All-reduce, {point['type']}, {where}"
+TABLES = {"bench all-reduce": table, "bench norm": norm_table, "bench moe": moe_table, "bench gather": gather_table,
+          "bench dp-attention": crossing_table, "bench logits": logits_table, "bench host": host_table}
+
+
+def method_text(run):
+    """The method of a table, and why it is not `producer`."""
+    method = method_of(run)
+    missing = without_producer(run) if method == "graph" else []
+    if not missing:
+        return f"method `{method}`"
+    if any(p.get("method") == "producer" for p in run["points"]):
+        return f"method `graph`, since {listed(missing)} had no producer"
+    return "method `graph`, since nothing had a producer"
+
+
+def slots_text(run):
+    """Which slots Weft's crossings had. NCCL's have as many rows as the largest, whatever Weft's are."""
+    if run["command"] != "bench dp-attention":
+        return ""
+    kinds = dict.fromkeys(p.get("padding", "none") for p in points_of(run) if p["contender"] == "automatic")
+    return f" Padding of Weft's slots: {listed(kinds)}."
 
 
 def source_line(run, machines):
@@ -171,11 +168,8 @@ def source_line(run, machines):
                  f"NCCL {machine['nccl_runtime']}"]
     else:
         parts = [f"{machine['cpu']}, {machine['cores']} cores"]
-    return f"{', '.join(parts)}; commit {commit}, {run['date'][:10]}."
-
-
-TABLES = {"bench all-reduce": table, "bench norm": norm_table, "bench moe": moe_table, "bench gather": gather_table,
-          "bench host": host_table}
+    method = "" if run["command"] == "bench host" else f"; {method_text(run)}"
+    return f"{', '.join(parts)}; commit {commit}, {run['date'][:10]}{method}.{slots_text(run)}"
 
 
 def all_tables(runs, machines):
@@ -185,33 +179,55 @@ def all_tables(runs, machines):
     return "\n".join(lines)
 
 
-def short_cell(run, operation, key, size):
-    """Weft's best time and the best peer's, for balanced loads."""
-    points = [p for p in points_of(run) if p["operation"] == operation and p[key] == size]
-    points = [p for p in points if p.get("load", "balanced") == "balanced" and p["us"] > 0]
-    ours = [p for p in points if p["contender"] in ("automatic", "symmetric")]
-    rivals = [p for p in points if p["contender"] in RATIO_PEERS["cuda"] + MOE_PEERS]
-    if not ours or not rivals:
-        return ""
-    best, rival = (min(some, key=lambda p: p["us"]) for some in (ours, rivals))
-    return f"**{microseconds(best)}** / {microseconds(rival)} {rival['contender']}"
+def short_cell(rows, operation, key, size, kinds):
+    """Weft's time and the best peer's of these kinds of pairs, for balanced loads."""
+    for row in rows:
+        if row.operation == operation and row.how in ("", "balanced") and row.points.get("automatic", {}).get(key) == size:
+            found = [pair for pair in pairs(row) if pair.kind in kinds]
+            if found:
+                best = min(found, key=lambda pair: pair.ratio())
+                return f"**{microseconds(best.ours)}** / {microseconds(best.rival)} {best.rival['contender']}"
+    return ""
+
+
+def short_rows(rows, operation, key, sizes, kinds):
+    """`rows` are those of all runs, by their number of ranks."""
+    for size in sizes:
+        line = [short_cell(some, operation, key, size, kinds) for some in rows.values()]
+        if any(line):
+            where = size_name(size) if key == "bytes" else f"{size} {key.removesuffix('s' * (size == 1))} a rank"
+            yield [f"`{operation}`" + (", symmetric memory" if BOTH in kinds else ""), where] + line
+
+
+def short_methods(runs):
+    """The kind of GPU, and which rows have which method."""
+    said = [f"GPUs: {gpu_of(runs[0])}."]
+    for method in ("producer", "graph"):
+        parts = []
+        for command, name in SHORT_COMMANDS.items():
+            ranks = sorted({run["world_size"] for run in runs if run["command"] == command and method_of(run) == method and
+                            any(map(pairs, rows_of(run)))} & {2, 4, 8})
+            parts += [f"{name} of {listed(map(str, ranks))}"] if ranks else []
+        said += [f"By `{method}`: {', '.join(parts)}."] if parts else []
+    return " ".join(said)
 
 
 def short_table(runs):
+    """The README's table, of the kind of GPU that the newest run has."""
     runs = [run for run in runs if run["device"] == "cuda" and run["command"] in SHORT_COMMANDS]
-    counts = sorted({run["world_size"] for run in runs} & {2, 4, 8})
+    gpu = gpu_of(max(runs, key=lambda run: run["date"])) if runs else ""
+    runs = [run for run in runs if gpu_of(run) == gpu]
+    measured = {ranks: [row for run in runs if run["world_size"] == ranks for row in rows_of(run)]
+                for ranks in sorted({run["world_size"] for run in runs} & {2, 4, 8})}
     rows = []
     for operation, (key, sizes) in SHORT.items():
-        for size in sizes:
-            cells = [next((cell for run in runs if run["world_size"] == ranks
-                           for cell in [short_cell(run, operation, key, size)] if cell), "") for ranks in counts]
-            if any(cells):
-                where = size_name(size) if key == "bytes" else f"{size} {key.removesuffix('s' * (size == 1))} a rank"
-                rows.append([f"`{operation}`", where] + cells)
-    return "\n".join(grid(["", ""] + [f"{ranks} GPUs" for ranks in counts], rows)) + "\n" if rows else ""
+        for kinds in ((ANY, MIXED), (BOTH,)):
+            rows += short_rows(measured, operation, key, sizes, kinds)
+    head = ["", ""] + [f"{ranks} GPUs" for ranks in measured]
+    return "\n".join([short_methods(runs), "", *grid(head, rows)]) if rows else ""
 
 
-def rewrite(page, text, name, markers=(BEGIN, END)):
+def rewrite(page, text, name, markers=RESULTS):
     head, begin, rest = page.partition(markers[0])
     _, end, tail = rest.partition(markers[1])
     if not begin or not end:
@@ -228,10 +244,13 @@ def main():
     args = parser.parse_args()
     runs, machines = results.load(args.results)
     runs = newest(runs)
+    blocks = {args.readme: [(RESULTS, short_table(runs))],
+              args.page: [(RESULTS, all_tables(runs, machines)), (GAPS, gaps(runs)), (AIMS, aims(runs))]}
     stale = []
-    for page, text in ((args.readme, short_table(runs)), (args.page, all_tables(runs, machines))):
-        old = page.read_text(encoding="utf-8")
-        new = rewrite(old, text, page)
+    for page, texts in blocks.items():
+        old = new = page.read_text(encoding="utf-8")
+        for markers, text in texts:
+            new = rewrite(new, text, page, markers)
         if new == old:
             continue
         stale.append(page.name)

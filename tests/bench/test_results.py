@@ -12,6 +12,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 sys.dont_write_bytecode = True
 
+import result_aims  # noqa: E402
+import result_gaps  # noqa: E402
+import result_runs  # noqa: E402
 import result_tables  # noqa: E402
 import results  # noqa: E402
 
@@ -110,15 +113,16 @@ class Results(unittest.TestCase):
 
     def tables(self):
         runs, machines = results.load(self.folder)
-        runs = result_tables.newest(runs)
+        runs = result_runs.newest(runs)
         return result_tables.all_tables(runs, machines), result_tables.short_table(runs)
 
     def test_tables_have_the_newest_run_its_spread_and_the_best_peer(self):
         self.add(report([point("automatic", 50.0, [[50]]), point("NCCL", 1.0, [[1]])], date="2025-01-01T00:00:00Z"))
         self.add(report())
         page, short = self.tables()
-        self.assertIn("| 8 KB | **5.00 ±20 %** |  | 10.0 ±10 % | 2.00 |", page)
-        self.assertIn("2 × GPU of tests, driver for CUDA 13.0, NCCL 2.28.9; commit 0123456789ab, 2026-01-02.", page)
+        self.assertIn("| 8 KB | **5.00 ±20 %** | 10.0 ±10 % | 2.00 |", page)
+        self.assertIn("2 × GPU of tests, driver for CUDA 13.0, NCCL 2.28.9; commit 0123456789ab, 2026-01-02; method `graph`, "
+                      "since nothing had a producer.", page)
         self.assertNotIn("50.0", page)
         self.assertIn("| `all_reduce` | 8 KB | **5.00** / 10.0 NCCL |", short)
 
@@ -169,13 +173,152 @@ class Results(unittest.TestCase):
 
     def test_no_ratio_where_threads_share_cores(self):
         self.add(report() | {"crowded": True})
-        self.assertIn("| 10.0 ±10 % |  |", self.tables()[0])
+        page = self.tables()[0]
+        self.assertIn("| size | Weft, µs | NCCL |\n", page)
+        self.assertIn("| 10.0 ±10 % |\n", page)
+        self.assertNotIn("weft bench all-reduce", self.gaps())
 
     def test_a_page_without_its_markers_is_refused(self):
+        begin, end = result_tables.RESULTS
         with self.assertRaisesRegex(SystemExit, "PAGE has no block"):
             result_tables.rewrite("text", "tables", "PAGE")
-        self.assertEqual(result_tables.rewrite(f"a {result_tables.BEGIN} old {result_tables.END} b", "new", "PAGE"),
-                         f"a {result_tables.BEGIN}\n\nnew\n{result_tables.END} b")
+        self.assertEqual(result_tables.rewrite(f"a {begin} old {end} b", "new", "PAGE"), f"a {begin}\n\nnew\n{end} b")
+
+    # Of each point a time by `graph`, and one with a producer, which is twice as long.
+    def both_methods(self, points, without=()):
+        return points + [p | {"method": "producer", "us": 2 * p["us"], "samples_us": [[2 * p["us"]]]} for p in points
+                         if p["contender"] not in without]
+
+    def gaps(self):
+        runs, _ = results.load(self.folder)
+        return result_gaps.gaps(result_runs.newest(runs))
+
+    def aims(self):
+        runs, _ = results.load(self.folder)
+        return result_aims.aims(result_runs.newest(runs))
+
+    def one(self, operation, contender, us, size=28 << 10, **more):
+        return point(contender, us, [[us]], size) | {"operation": operation, "load": "balanced", "hidden": 7168} | more
+
+    def run_of(self, command, points, gpu="NVIDIA H200", ranks=2, **more):
+        made = report(points, ranks=ranks, command=command) | {"row_bytes": 14336} | more
+        return made | {"machine": made["machine"] | {"gpus": [{"name": gpu}] * ranks}}
+
+    def test_figures_have_a_producer_if_every_contender_had_one(self):
+        weft, nccl = point("automatic", 5.0, [[5]]), point("NCCL", 10.0, [[10]])
+        self.add(report(self.both_methods([weft, nccl])))
+        page, short = self.tables()
+        self.assertIn("| 8 KB | **10.0 ±1 %** | 20.0 ±1 % | 2.00 |", page)
+        self.assertIn("2026-01-02; method `producer`.", page)
+        self.assertIn("GPUs: GPU of tests. By `producer`: all-reduces of 2.", short)
+        self.assertIn("**10.0** / 20.0 NCCL", short)
+
+    def test_a_peer_without_a_producer_is_named_and_compared_by_graph(self):
+        points = [point("automatic", 5.0, [[5]]), point("NCCL", 10.0, [[10]]), point("torch one-shot", 8.0, [[8]])]
+        self.add(report(self.both_methods(points, without=["torch one-shot"])))
+        page, short = self.tables()
+        self.assertIn("| 8 KB | **5.00 ±1 %** | 10.0 ±1 % | 8.00 ±1 % | 1.60 |", page)
+        self.assertIn("method `graph`, since torch one-shot had no producer.", page)
+        self.assertIn("By `graph`: all-reduces of 2.", short)
+
+    def test_memory_of_either_kind_is_compared_with_its_own(self):
+        self.add(self.run_of("bench gather", [
+            self.one("all_gather", "automatic", 10.0, rows=1), self.one("all_gather", "symmetric", 5.0, rows=1),
+            self.one("all_gather", "NCCL", 13.0, rows=1), self.one("all_gather", "NCCL symm.", 8.0, rows=1),
+            self.one("reduce_scatter", "automatic", 4.0, rows=1), self.one("reduce_scatter", "NCCL", 9.0, rows=1),
+            self.one("reduce_scatter", "NCCL symm.", 6.0, rows=1)]))
+        page, short = self.tables()
+        self.assertIn("| **10.0 ±1 %** | 5.00 ±1 % | 13.0 ±1 % | 8.00 ±1 % | 1.30 | 1.60 |", page)
+        self.assertIn("| **4.00 ±1 %** |  | 9.00 ±1 % | 6.00 ±1 % | 2.25 | 1.50 † |", page)
+        self.assertIn("| `all_gather` | 1 row a rank | **10.0** / 13.0 NCCL |", short)
+        self.assertIn("| `all_gather`, symmetric memory | 1 row a rank | **5.00** / 8.00 NCCL symm. |", short)
+        self.assertIn("| `reduce_scatter` | 1 row a rank | **4.00** / 6.00 NCCL symm. |", short)
+        self.assertNotIn("`reduce_scatter`, symmetric memory", short)
+
+    def test_each_layout_norm_and_padding_has_a_place(self):
+        def crossing(ours, **more):
+            return self.one("gather_sums", "automatic", ours, rows=8, **more)
+
+        peers = [self.one("gather_sums", "NCCL", 12.0, rows=8, padding="max"),
+                 self.one("gather_sums", "NCCL grouped", 9.0, rows=8, padding="none"),
+                 self.one("gather_sums", "NCCL symm.", 7.0, rows=8, padding="max")]
+        self.add(self.run_of("bench dp-attention", [crossing(3.0, padding="none"), crossing(4.0, padding="max"), *peers],
+                             layout={"tp": 2, "dp": 2}, norm="none"))
+        # An older report says its layout in arguments alone.
+        self.add(self.run_of("bench dp-attention", [
+            crossing(6.0), self.one("gather_sums", "without norm", 3.5, rows=8)],
+            arguments=["bench", "dp-attention", "--tp", "2", "--norm", "fp8"], date="2026-01-02T03:04:06Z"))
+        page, _ = self.tables()
+        self.assertIn("**DP attention, tp 2, dp 2: crossings, bf16, hidden 7168, 2 × H200**", page)
+        self.assertIn("| gather_sums, balanced | 8 | **3.00 ±1 %** | 12.0 ±1 % | 9.00 ±1 % | 7.00 ±1 % | 3.00 | 2.33 † |", page)
+        self.assertIn("| gather_sums, balanced, slots: max | 8 | **4.00 ±1 %** | 12.0 ±1 % | 9.00 ±1 % | 7.00 ±1 % | 2.25 | 1.75 † |",
+                      page)
+        self.assertIn("Padding of Weft's slots: none and max.", page)
+        self.assertIn("**DP attention, tp 2, dp 1: crossings with residual, norm and fp8, bf16, hidden 7168, 2 × H200**", page)
+        self.assertIn("| tokens | Weft, µs | crossing alone | beyond it |\n", page)
+        self.assertIn("| gather_sums, balanced | 8 | **6.00 ±1 %** | 3.50 ±1 % | +2.50 |", page)
+
+    def test_logits_stand_beside_the_push(self):
+        self.add(self.run_of("bench logits", [
+            self.one("all_gather_columns", name, us, rows=8) for name, us in
+            (("automatic", 9.0), ("symmetric", 6.0), ("plain push", 4.0), ("NCCL", 18.0), ("NCCL symm.", 15.0))]))
+        self.assertIn("| 8 | **9.00 ±1 %** | 6.00 ±1 % | 4.00 ±1 % | 18.0 ±1 % | 15.0 ±1 % | 2.25 | 1.50 | 2.00 | 2.50 |",
+                      self.tables()[0])
+        aims = self.aims()
+        self.assertIn("at most 1.1 of push and 3.5 µs | 2 × H200 | `all_gather_columns` 8 rows |  |", aims)
+        self.assertIn("any memory: at most half of NCCL | 2 × H200 | `all_gather_columns` 8 rows |  |", aims)
+
+    def test_kinds_of_gpus_stand_beside_each_other_and_the_newest_in_the_readme(self):
+        for gpu, us, date in (("NVIDIA H200", 5.0, "2026-01-01T00:00:00Z"), ("NVIDIA H100 80GB HBM3", 7.0, "2026-01-02T00:00:00Z")):
+            self.add(self.run_of("bench all-reduce", [point("automatic", us, [[us]]), point("NCCL", 9.0, [[9]])], gpu, date=date))
+        page, short = self.tables()
+        self.assertLess(page.index("**All-reduce, bf16, 2 × H200**"), page.index("**All-reduce, bf16, 2 × H100 80GB HBM3**"))
+        self.assertIn("GPUs: H100 80GB HBM3.", short)
+        self.assertIn("| **7.00** / 9.00 NCCL |", short)
+
+    def test_a_gap_is_a_peer_that_is_more_than_two_per_cent_faster(self):
+        sizes = {8 << 10: 9.81, 16 << 10: 9.79}  # 1.9 and 2.1 % less than Weft's 10
+        self.add(self.run_of("bench all-reduce", [point("automatic", 10.0, [[10]], size) for size in sizes] +
+                             [point("NCCL", us, [[us]], size) for size, us in sizes.items()]))
+        self.add(self.run_of("bench gather", [
+            self.one("all_gather", "automatic", 10.0), self.one("all_gather", "symmetric", 5.0),
+            self.one("all_gather", "NCCL", 11.0), self.one("all_gather", "NCCL symm.", 4.0)]))
+        gaps = self.gaps()
+        self.assertIn("| `weft bench all-reduce` | 2 | 1 |", gaps)
+        self.assertIn("| `all_reduce` | 2 × H200 | 16 KB | **10.0** / 9.79 NCCL, 0.98 |  |", gaps)
+        self.assertNotIn("| 8 KB |", gaps)
+        self.assertIn("| `weft bench gather` | 2 | 1 |", gaps)
+        self.assertIn("| `all_gather`, balanced | 2 × H200 | 28 KB |  | **5.00** / 4.00 NCCL symm., 0.80 |", gaps)
+        self.assertNotIn("Peers that do less", gaps)
+
+    def test_gaps_of_norms_and_exchanges_are_apart_since_their_peers_do_less(self):
+        self.add(self.run_of("bench norm", [
+            self.one("all_reduce", "automatic", 5.0, rows=2), self.one("all_reduce", "NCCL", 5.5, rows=2),
+            self.one("all_reduce_rms_norm", "automatic", 6.0, rows=2)]))
+        gaps = self.gaps()
+        self.assertIn("| `weft bench norm` | 1 | 0 |", gaps)
+        self.assertIn("| `weft bench norm`, peers do less | 1 | 1 |", gaps)
+        self.assertIn("| `all_reduce_rms_norm` | hidden 7168, 2 × H200 | 28 KB | **6.00** / 5.50 NCCL, 0.92 |  |",
+                      gaps.split("**Peers that do less**")[1])
+        self.assertNotIn("**Peers that do the same**", gaps)
+        self.assertIn("| 28 KB [2] | **6.00 ±1 %** | 5.00 ±1 % | +1.00 | 1.20 | 5.50 ±1 % |", self.tables()[0])
+
+    def test_aims_name_the_sizes_that_meet_and_miss_them(self):
+        def norm(size, alone, fused):
+            return [self.one("all_reduce", "automatic", alone, size, rows=1),
+                    self.one("all_reduce_rms_norm", "automatic", fused, size, rows=1)]
+
+        points = norm(8 << 10, 2.0, 2.5) + norm(1 << 20, 5.0, 6.25) + norm(4 << 20, 20.0, 22.0)
+        self.add(self.run_of("bench norm", self.both_methods(points)))
+        self.add(self.run_of("bench all-reduce", [point("automatic", us, [[us]], size)
+                                                  for size, us in ((512 << 10, 5.5), (1 << 20, 7.5))], ranks=4))
+        aims = self.aims()
+        self.assertIn("norm up to 1 MB: at most 1.0 µs over its all-reduce | hidden 7168, 2 × H200 | 8 KB | 1 MB (+2.50) |",
+                      aims)
+        self.assertIn("norm from 4 MB: at most 1.15 of its all-reduce | hidden 7168, 2 × H200 | 4 MB |  |", aims)
+        self.assertIn("| hidden 7168, 2 × H200 |  | `all_reduce` (+2.00 for 0.25); `all_reduce_rms_norm` (+2.50 for 0.4) |", aims)
+        self.assertIn("| all-reduces, µs | 4 × H200 | `all_reduce` 1 MB | `all_reduce` 512 KB (5.50 for 5.4) |", aims)
+        self.assertNotIn("2 MB", aims)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+"""The aims of the project, and the sizes at which the newest runs meet and miss them."""
+
+from typing import Callable, NamedTuple
+
+from result_runs import gpu_of, rows_of, size_of, usual, where_of
+from result_text import grid, microseconds
+
+KB, MB = 1 << 10, 1 << 20
+# µs on H200s: by ranks, operation and size.
+ALL_REDUCES = {4: {"all_reduce": {512 * KB: 5.4, MB: 7.5, 4 * MB: 21, 16 * MB: 78}},
+               8: {"all_reduce": {16 * KB: 3.0, 512 * KB: 6.5, MB: 9.3, 4 * MB: 25}}}
+EXCHANGES = {4: {"dispatch": {1: 5, 8: 5, 128: 15}, "combine": {8: 5.5}, "both": {8: 10.5, 128: 37}},
+             8: {"dispatch": {1: 6, 8: 6, 32: 10, 128: 20}, "combine": {1: 6, 8: 6, 32: 12, 128: 32}}}
+GATHERS = {2: {"four_tensors": {34220160: 80.5}}}  # 1,170 rows of each rank
+
+
+class Verdict(NamedTuple):
+    operation: str
+    size: str
+    met: bool
+    measured: str
+
+
+class Aim(NamedTuple):
+    text: str
+    command: str
+    judge: Callable  # of a run: its verdicts
+
+
+def times(limits):
+    def judge(run):
+        wanted = limits.get(run["world_size"], {}) if gpu_of(run) == "H200" else {}
+        for row in rows_of(run):
+            limit, ours = wanted.get(row.operation, {}).get(row.size), row.points.get("automatic")
+            if limit and ours:
+                yield Verdict(row.operation, size_of(run, row), ours["us"] <= limit, f"{microseconds(ours)} for {limit}")
+
+    return judge
+
+
+def at_most(factor, ours, other, wanted=lambda row: True, more=0.0):
+    """The time of `ours` is at most `factor` times that of `other` and `more` µs."""
+    def judge(run):
+        for row in rows_of(run):
+            mine, theirs = row.points.get(ours), row.points.get(other)
+            if mine and theirs and wanted(row) and row.how in ("", "balanced"):
+                found = mine["us"] / (theirs["us"] + more)
+                yield Verdict(row.operation, size_of(run, row), found <= factor, f"{found:.3g}")
+
+    return judge
+
+
+def over(most, ours, other, wanted):
+    """The time of `ours` is at most `most` µs over that of `other`."""
+    def judge(run):
+        for row in rows_of(run):
+            mine, theirs = row.points.get(ours), row.points.get(other)
+            if mine and theirs and wanted(row) and row.how in ("", "balanced"):
+                found = mine["us"] - theirs["us"]
+                yield Verdict(row.operation, size_of(run, row), found <= most, f"{found:+.2f}")
+
+    return judge
+
+
+def norms(kind, limit, smallest, largest):
+    """A norm over its all-reduce: `kind` is "more" (µs) or "times"."""
+    def judge(run):
+        rows = {(row.operation, row.size): row.points.get("automatic") for row in rows_of(run)}
+        for row in rows_of(run):
+            ours, alone = row.points.get("automatic"), rows.get(("all_reduce", row.size))
+            if row.operation != "all_reduce_rms_norm" or not ours or not alone or not smallest <= row.size <= largest:
+                continue
+            found = ours["us"] - alone["us"] if kind == "more" else ours["us"] / alone["us"]
+            yield Verdict("", size_of(run, row), found <= limit, f"{found:+.2f}" if kind == "more" else f"{found:.3g}")
+
+    return judge
+
+
+def producers(limits):
+    """What a producer costs: by operation, the size and µs over the time without one."""
+    def judge(run):
+        for operation, (size, most) in limits.items():
+            found = {p.get("method"): p for p in usual(run) if p["operation"] == operation and p["bytes"] == size and
+                     p["contender"] == "automatic" and p.get("load", "balanced") == "balanced"}
+            if "producer" in found and "graph" in found:
+                more = found["producer"]["us"] - found["graph"]["us"]
+                yield Verdict(operation, "", more <= most, f"{more:+.2f} for {most}")
+
+    return judge
+
+
+def host_times(run):
+    most = 1000 if run["device"] == "cuda" else 200
+    return [Verdict("", f"`{p['operation']}`", p["ns"] <= most, f"{p['ns']:.0f}") for p in run["points"]]
+
+
+def few(row):
+    return row.size <= 64
+
+
+def copies(least):
+    return lambda row: row.size >= least and row.operation == "all_gather"
+
+
+AIMS = [
+    Aim("all-reduces, µs", "bench all-reduce", times(ALL_REDUCES)),
+    Aim("four ragged tensors, µs", "bench gather", times(GATHERS)),
+    Aim("MoE, µs", "bench moe", times(EXCHANGES)),
+    Aim("norm up to 1 MB: at most 1.0 µs over its all-reduce", "bench norm", norms("more", 1.0, 0, MB)),
+    Aim("norm of 2 MB: at most 1.2 of its all-reduce", "bench norm", norms("times", 1.2, MB + 1, 2 * MB)),
+    Aim("norm from 4 MB: at most 1.15 of its all-reduce", "bench norm", norms("times", 1.15, 2 * MB + 1, 1 << 62)),
+    Aim("up to 64 tokens: at most 1.0 µs over the crossing alone", "bench dp-attention",
+        over(1.0, "automatic", "without norm", few)),
+    Aim("up to 64 tokens: at most half of NCCL's calls", "bench dp-attention", at_most(0.5, "automatic", "NCCL", few)),
+    Aim("to symmetric memory: at most 1.1 of push and 3.5 µs", "bench logits",
+        at_most(1.1, "symmetric", "plain push", more=3.5)),
+    Aim("to any memory: at most 1.35 of the push from 32 MB", "bench logits",
+        at_most(1.35, "automatic", "plain push", lambda row: row.points["automatic"]["bytes"] >= 31 * MB)),
+    Aim("to any memory: at most half of NCCL", "bench logits", at_most(0.5, "automatic", "NCCL")),
+    Aim("to symmetric memory: at most half of NCCL", "bench logits", at_most(0.5, "symmetric", "NCCL symm.")),
+    Aim("`all_gather` to symmetric memory from 64 MB: the push is at least 0.93 of it", "bench gather",
+        at_most(1 / 0.93, "symmetric", "plain push", copies(63 * MB))),
+    Aim("`all_gather` to any memory from 128 MB: the push is at least 0.85 of it", "bench gather",
+        at_most(1 / 0.85, "automatic", "plain push", copies(127 * MB))),
+    Aim("a producer costs at most, µs", "bench gather", producers({"all_gather": (28 * KB, 0.5)})),
+    Aim("a producer costs at most, µs", "bench norm",
+        producers({"all_reduce": (8 * KB, 0.25), "all_reduce_rms_norm": (8 * KB, 0.4)})),
+    Aim("the host's time of a call: at most 1,000 ns on GPUs, 200 on CPU ranks", "bench host", host_times),
+]
+
+
+def said(verdicts, with_figures):
+    """The sizes, under the name of their operation if there are several."""
+    by = {}
+    for verdict in verdicts:
+        by.setdefault(verdict.operation, []).append(verdict)
+    parts = []
+    for operation, found in by.items():
+        sizes = ", ".join(" ".join(part for part in (v.size, f"({v.measured})" if with_figures else "") if part)
+                          for v in found)
+        parts.append(" ".join(part for part in (f"`{operation}`" if operation else "", sizes) if part))
+    return "; ".join(parts)
+
+
+def aims(runs):
+    rows = []
+    for aim in AIMS:
+        for run in runs:
+            verdicts = list(aim.judge(run)) if run["command"] == aim.command else []
+            if verdicts:
+                rows.append([aim.text, where_of(run), said([v for v in verdicts if v.met], False),
+                             said([v for v in verdicts if not v.met], True)])
+    return "\n".join(grid(["aim", "where", "met", "missed (measured)"], rows)) + "\n"

@@ -1,0 +1,192 @@
+"""Which kept runs and points stand in tables, by which method, and who is compared with whom.
+
+The newest run counts for each command, kind of GPU, number of ranks and measured thing. Norms, exchanges, gathers,
+crossings and logits only count on GPUs, and the host's time everywhere.
+"""
+
+import re
+from typing import NamedTuple
+
+from result_text import size_name
+
+COMMANDS = ("bench all-reduce", "bench norm", "bench moe", "bench gather", "bench dp-attention", "bench logits", "bench host")
+ANYWHERE = ("bench all-reduce", "bench host")  # commands that count on CPU ranks, too
+# Peers by the memory that they take: any, or memory that peers reach.
+PLAIN = ("NCCL", "NCCL grouped", "torch NCCL", "NCCL AG/RS", "NCCL A2A", "Gloo ring", "Gloo bcube")
+SYMMETRIC = ("NCCL symm.", "NCCL symm. AG/RS", "NCCL symm. A2A", "torch one-shot", "torch two-shot")
+# The second has no time of Weft to symmetric memory, so its time to any memory counts.
+ANY, MIXED, BOTH = "any memory", "peer's symmetric, Weft's any", "symmetric memory"
+NORMS = {"none": "crossings", "same": "crossings with residual and norm", "fp8": "crossings with residual, norm and fp8"}
+
+
+class Row(NamedTuple):
+    """The contenders of one line of a table."""
+
+    operation: str
+    how: str  # load, padding; empty if there is one way only
+    size: int  # in the unit of its command: bytes, or tokens
+    points: dict  # by contender
+
+
+class Pair(NamedTuple):
+    """Weft's point beside the fastest peer that takes such memory."""
+
+    kind: str
+    ours: dict
+    rival: dict
+
+    def ratio(self):
+        return self.rival["us"] / self.ours["us"]
+
+
+def gpu_of(run):
+    """The GPU's name without its maker's, or nothing for CPU ranks."""
+    found = re.match(r"\d+ x (.+) \(", run["machine"]) if run["device"] == "cuda" else None
+    return found.group(1).removeprefix("NVIDIA ") if found else ""
+
+
+def usual(run):
+    """The points of grids that Weft chooses itself, by any method."""
+    return run["points"] if run["command"] == "bench host" else [p for p in run["points"] if p["blocks"] == 0]
+
+
+def without_producer(run):
+    """The contenders of a run that were measured by `graph`, and not with a producer."""
+    by = {method: {p["contender"] for p in usual(run) if p.get("method", "graph") == method}
+          for method in ("graph", "producer")}
+    return sorted(by["graph"] - by["producer"])
+
+
+def method_of(run):
+    """`producer`, if it was taken of every contender: a ratio has one method on both sides."""
+    if run["device"] != "cuda":
+        return "batch"
+    return "graph" if without_producer(run) else "producer"
+
+
+def points_of(run):
+    if run["command"] == "bench host":
+        return run["points"]
+    method = method_of(run)
+    return [p for p in usual(run) if p.get("method", "graph") == method]
+
+
+def layout_of(run):
+    """(tp, dp) of `weft bench dp-attention`; older reports have them among their arguments alone."""
+    if "layout" in run:
+        return run["layout"]["tp"], run["layout"]["dp"]
+    return run["world_size"], int(option(run, "--dp", "1"))
+
+
+def norm_of(run):
+    return run.get("norm", option(run, "--norm", "none"))
+
+
+def option(run, name, otherwise):
+    given = run["arguments"]
+    return given[given.index(name) + 1] if name in given else otherwise
+
+
+def ranks_of(run):
+    ranks = run["world_size"]
+    return f"{ranks} × {gpu_of(run)}" if run["device"] == "cuda" else f"{ranks} CPU rank{'s' * (ranks != 1)}"
+
+
+def where_of(run):
+    """A few words that tell one run of a command from another."""
+    where = ranks_of(run)
+    if run["command"] == "bench norm":
+        return f"hidden {run['points'][0]['hidden']}, {where}"
+    if run["command"] == "bench dp-attention":
+        tp, dp = layout_of(run)
+        more = {"none": "", "same": "norm, ", "fp8": "norm and fp8, "}[norm_of(run)]
+        return f"tp {tp}, dp {dp}, {more}{where}"
+    return where
+
+
+def title(run):
+    if run["command"] == "bench host":
+        return f"Host time of a call, {'one GPU' if run['device'] == 'cuda' else 'one CPU rank'}"
+    where = ranks_of(run)
+    if run["command"] == "bench moe":
+        return (f"MoE of {run['model']['name']}: {run['routing']} routing, {run['dispatched']} dispatched, "
+                f"{run['layout']} layout, {run['combined']} combined, {where}")
+    point = run["points"][0]
+    if run["command"] == "bench norm":
+        return f"All-reduce with residual and RMSNorm, {point['type']}, hidden {point['hidden']}, {where}"
+    if run["command"] == "bench gather":
+        return f"Gathers and scatters, rows of {run['row_bytes']} bytes, {where}"
+    if run["command"] == "bench dp-attention":
+        tp, dp = layout_of(run)
+        return (f"DP attention, tp {tp}, dp {dp}: {NORMS[norm_of(run)]}, {point['type']}, hidden {point['hidden']}, "
+                f"{where}")
+    if run["command"] == "bench logits":
+        return f"Logits, {point['type']}, {point['hidden']} columns, {where}"
+    return f"All-reduce, {point['type']}, {where}"
+
+
+def newest(runs):
+    """The newest run of each kind: GPUs first, most ranks first."""
+    found = {}
+    for run in runs.values():
+        command = run["command"]
+        if command not in COMMANDS or "--sweep" in run["arguments"] or not points_of(run):
+            continue
+        if command not in ANYWHERE and run["device"] != "cuda":
+            continue
+        key = (COMMANDS.index(command), run["device"] != "cuda", -run["world_size"], gpu_of(run), title(run))
+        if key not in found or run["date"] > found[key]["date"]:
+            found[key] = run
+    keys = sorted(found, key=lambda key: key[-1])
+    keys.sort(key=lambda key: key[3], reverse=True)  # the newer GPU has the larger number
+    return [found[key] for key in sorted(keys, key=lambda key: key[:3])]
+
+
+def place_of(run, point):
+    """(operation, how, size) of a point. Peers have no padding of their own, so they stand beside each of Weft's."""
+    operation = point["operation"]
+    if run["command"] == "bench gather":
+        return operation, point["load"], point["bytes"]
+    if run["command"] == "bench dp-attention":
+        return operation, point["load"], point["rows"]
+    if run["command"] == "bench moe":
+        return operation, "", point["tokens"]
+    return operation, "", point["rows"] if run["command"] == "bench logits" else point["bytes"]
+
+
+def rows_of(run):
+    """The rows of a run's tables, in its order."""
+    rows = {}
+    for point in points_of(run):
+        rows.setdefault(place_of(run, point), []).append(point)
+    # Peers make no norm, so their all-reduce stands beside it.
+    for (operation, how, size), points in rows.items():
+        if operation == "all_reduce_rms_norm":
+            points += [p for p in rows.get(("all_reduce", how, size), []) if p["contender"] in PLAIN + SYMMETRIC]
+    made = []
+    for (operation, how, size), points in rows.items():
+        paddings = dict.fromkeys(p.get("padding", "none") for p in points if p["contender"] == "automatic")
+        for padding in paddings or ["none"]:
+            mine = [p for p in points if p["contender"] in PLAIN + SYMMETRIC or p.get("padding", "none") == padding]
+            text = how if padding == "none" else f"{how}, slots: {padding}"
+            made.append(Row(operation, text, size, {p["contender"]: p for p in reversed(mine)}))
+    return made
+
+
+def size_of(run, row):
+    """The size of a row with its unit."""
+    unit = {"bench moe": "token", "bench dp-attention": "token", "bench logits": "row"}.get(run["command"])
+    return f"{row.size} {unit}{'s' * (row.size != 1)}" if unit else size_name(row.size)
+
+
+def pairs(row):
+    """The times that are compared. Peers of any memory stand beside Weft's time to any. Peers of symmetric memory stand
+    beside Weft's time to symmetric memory, if there is one."""
+    anywhere, symmetric = row.points.get("automatic"), row.points.get("symmetric")
+    asked = ((ANY, anywhere, PLAIN), (BOTH if symmetric else MIXED, symmetric or anywhere, SYMMETRIC))
+    made = []
+    for kind, ours, names in asked:
+        rivals = [row.points[name] for name in names if name in row.points and row.points[name]["us"] > 0]
+        if ours and ours["us"] > 0 and rivals:
+            made.append(Pair(kind, ours, min(rivals, key=lambda point: point["us"])))
+    return made

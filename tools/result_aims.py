@@ -45,7 +45,7 @@ def at_most(factor, ours, other, wanted=lambda row: True, more=0.0):
             mine, theirs = row.points.get(ours), row.points.get(other)
             if mine and theirs and wanted(row) and row.how in ("", "balanced"):
                 found = mine["us"] / (theirs["us"] + more)
-                yield Verdict(row.operation, size_of(run, row), found <= factor, f"{found:.3g}")
+                yield Verdict(row.operation, size_of(run, row), found <= factor, f"{found:.3f}")
 
     return judge
 
@@ -71,7 +71,7 @@ def norms(kind, limit, smallest, largest):
             if row.operation != "all_reduce_rms_norm" or not ours or not alone or not smallest <= row.size <= largest:
                 continue
             found = ours["us"] - alone["us"] if kind == "more" else ours["us"] / alone["us"]
-            yield Verdict("", size_of(run, row), found <= limit, f"{found:+.2f}" if kind == "more" else f"{found:.3g}")
+            yield Verdict("", size_of(run, row), found <= limit, f"{found:+.2f}" if kind == "more" else f"{found:.3f}")
 
     return judge
 

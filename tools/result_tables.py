@@ -62,9 +62,9 @@ def best_ratio(run, row):
 
 def table(run):
     rows = [[size_name(row.size), bold(with_spread(row.points["automatic"])), row.points["automatic"].get("algorithm", "")] +
-            cells(row, PEERS) + [best_ratio(run, row)]
+            cells(row, ["plain push", *PEERS]) + [best_ratio(run, row)]
             for row in sorted(rows_of(run), key=lambda row: row.size) if "automatic" in row.points]
-    return without_empty(["size", "Weft, µs", "algorithm", *PEERS, "best peer ÷ Weft"], rows)
+    return without_empty(["size", "Weft, µs", "algorithm", "plain push", *PEERS, "best peer ÷ Weft"], rows)
 
 
 def beyond(with_more, alone):
@@ -103,8 +103,8 @@ def moe_table(run):
 
 def gather_table(run):
     rows = [[f"{row.operation}, {row.how}", size_name(row.size), bold(with_spread(row.points.get("automatic")))] +
-            cells(row, ["symmetric", "NCCL", "NCCL symm."]) + ratios(run, row) for row in rows_of(run)]
-    return without_empty(["", "all ranks' rows", "Weft, µs", "to symmetric memory", "NCCL", "NCCL symm.", "NCCL ÷ Weft",
+            cells(row, ["symmetric", "plain push", "NCCL", "NCCL symm."]) + ratios(run, row) for row in rows_of(run)]
+    return without_empty(["", "all ranks' rows", "Weft, µs", "to symmetric memory", "plain push", "NCCL", "NCCL symm.", "NCCL ÷ Weft",
                           "symmetric memory: NCCL ÷ Weft"], rows)
 
 

@@ -184,10 +184,21 @@ TEST(MoeGrid, OfARingOfOneRankHasOneKindOfWarps) {
   EXPECT_EQ(combine_grid(args).senders, 0u);
 }
 
+// The rows of one token are those of 224 warps. Few blocks of 128 threads would leave most of their processors idle.
+TEST(MoeGrid, FewBlocksAreLarge) {
+  const Grids of;
+  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 57})), 57, 128);
+  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 56})), 56, 256);
+  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 29})), 29, 256);
+  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 28})), 28, 512);
+  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 1})), 1, 512);
+  expect_grid(dispatch_grid(of.args(8, kJoined, {.blocks = 9})), 9, 512);
+}
+
 TEST(MoeGrid, IsTheCallersWhereHeSaysSo) {
   const Grids of;
   expect_grid(dispatch_grid(of.args(128, kJoined, {.blocks = 7, .threads = 96})), 7, 96);
-  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 7})), 7, 128);
+  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 60})), 60, 128);
   expect_grid(combine_grid(of.args(1, kJoined, {.threads = 256})), 28 + 1, 256);
 }
 

@@ -8,10 +8,11 @@
 namespace weft::detail {
 namespace {
 
-// A grid of `warps` warps of data. Blocks stay small while there are processors for all of them: each block then has a
-// larger share of its processor's loads in flight (docs/notes).
+// A grid of `warps` warps of data. Blocks stay small while there are processors, and blocks of the caller's, for all of
+// them: each block then has a larger share of its processor's loads in flight (docs/notes). One block is for control.
 ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
-  const auto most = static_cast<std::uint64_t>(args.most_blocks - 1);
+  const int all = args.launch.blocks != 0 ? std::min(args.launch.blocks, args.most_blocks) : args.most_blocks;
+  const auto most = static_cast<std::uint64_t>(all - 1);
   const auto blocks_of = [&](int threads) {
     const std::uint64_t in_block = static_cast<std::uint64_t>(threads) / 32;
     return (warps + in_block - 1) / in_block;

@@ -19,6 +19,9 @@ struct AllGatherColumnsArgs {
   // Columns of an output row, 1 … size · shard_columns; 0: all. Those behind them are pads of the last shards, as a
   // padded vocabulary has them. They are sent and not written. The same on every rank.
   std::size_t columns = 0;
+  // The columns are divided as torch.tensor_split does: the first columns mod size ranks have one more than the others,
+  // and what a shard has behind its own are pads. The same on every rank.
+  bool even_shards = false;
   std::size_t input_stride = 0;   // elements from row to row; 0: shard_columns
   std::size_t output_stride = 0;  // elements of the output from row to row; 0: columns
   DataType type = DataType::bf16;
@@ -30,8 +33,9 @@ struct AllGatherColumnsArgs {
   std::uint32_t tag = 0;
   Launch launch = {};
 };
-// output[i, r · shard_columns + j] = f(input_r[i, j]), as far as the output has such a column: torch's all-gather along
-// the last dimension. Nothing is transposed or copied again, and nothing behind a row's columns is written.
+// output[i, c_r + j] = f(input_r[i, j]) for all columns j that rank r has, of which c_r is the first: r ·
+// shard_columns, or with even shards the columns of all lower ranks. It is torch's all-gather along the last dimension.
+// Nothing is transposed or copied again, and nothing behind a row's columns is written.
 //
 // Without the last three choices f keeps all bits, of any type. Else f(x) = soft_cap · tanh(x · (scale / soft_cap)), or
 // scale · x without a soft cap. It is worked out in f32 and rounded once to the output's type, so all ranks, CPUs and
@@ -39,11 +43,11 @@ struct AllGatherColumnsArgs {
 // last place of f32.
 //
 // Pointers are aligned to their elements. Rows of shards and strides of whole 16 bytes, at such addresses, are fastest;
-// `columns` need not be such a number if output_stride is. Rules, errors and algorithms are those of gathers
-// (weft/collectives.hpp), symmetric outputs included. Peers write there if rows of shards and of
-// the output, and its stride, have whole 16 bytes, and elements are not widened: widened rows cross as they are and
-// grow on arrival. The input may be the rank's own columns in the output, with the same stride, if f keeps all bits.
-// Errc::unsupported (rejected): ranks cannot reach each other's memory.
+// `columns` need not be such a number if output_stride is; even shards are as fast if all have whole 16 bytes. Rules,
+// errors and algorithms are those of gathers (weft/collectives.hpp), symmetric outputs included. Peers write there if
+// rows of shards and of the output, and its stride, have whole 16 bytes, and elements are not widened: widened rows
+// cross as they are and grow on arrival. The input may be the rank's own columns in the output, with the same stride,
+// if f keeps all bits and shards are not even. Errc::unsupported (rejected): ranks cannot reach each other's memory.
 void all_gather_columns(const Group& group, const AllGatherColumnsArgs& args);
 
 struct AllToAllColumnsArgs {
@@ -51,6 +55,7 @@ struct AllToAllColumnsArgs {
   void* output = nullptr;         // [output_rows, columns]: all columns of this rank's group's rows
   std::size_t shard_columns = 0;  // as in AllGatherColumnsArgs, like all that is not explained here
   std::size_t columns = 0;
+  bool even_shards = false;
   std::size_t input_stride = 0;   // elements from row to row; 0: shard_columns
   std::size_t output_stride = 0;  // elements of the output from row to row; 0: columns
   DataType type = DataType::bf16;
@@ -69,8 +74,8 @@ struct AllToAllColumnsArgs {
 };
 // The rows of each group, complete, on the ranks of that group alone. With n_g rows in group g, and its slot beginning
 // at row O_g, every rank of g finds
-//   output[i, r · shard_columns + j] = f(input_r[O_g + i, j])   for i < n_g,
-// as far as the output has such a column. Nothing else is written: no rows behind the group's, and nothing behind a
+//   output[i, c_r + j] = f(input_r[O_g + i, j])   for i < n_g, and c_r and j as in all_gather_columns.
+// Nothing else is written: no rows behind the group's, and nothing behind a
 // row's columns. Pads of slots are neither read nor sent. f, the columns and their rounding are all_gather_columns';
 // with one group it is all_gather_columns by counts on the device. A rank sends each row to one group, where
 // all_gather_columns sends it to all ranks.

@@ -24,14 +24,15 @@ struct TopKColumnsArgs {
   // As in AllGatherColumnsArgs: columns of all ranks, 1 … size · shard_columns, 2^31 − 1 at most; 0: all. Those behind
   // them are pads of the last shards, and no candidates.
   std::size_t columns = 0;
+  bool even_shards = false;        // as in AllGatherColumnsArgs
   std::size_t input_stride = 0;    // elements from row to row; 0: shard_columns
   DataType type = DataType::bf16;  // bf16, f16 or f32
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   Launch launch = {};
 };
-// For each row the k largest of all ranks' columns, on every rank: topk(all_gather_columns(input), k). Column j of rank
-// r has the index r · shard_columns + j. Among equal numbers the one with the smaller index comes first, so all ranks
+// For each row the k largest of all ranks' columns, on every rank: topk(all_gather_columns(input), k). Indices are
+// columns of that output. Among equal numbers the one with the smaller index comes first, so all ranks
 // have the same result, whatever the grids. NaN is larger than every number, as in torch. −0 and +0 are equal.
 //
 // A rank sends its own k candidates of a row, 8 bytes of payload each, and no logits. If rows are few, it divides them

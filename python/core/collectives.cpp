@@ -85,11 +85,12 @@ void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle in
   make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_tensor);
 }
 
-void all_gather_columns(const PyGroup& self, nb::handle output, nb::handle input, float scale, float soft_cap,
-                        nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+void all_gather_columns(const PyGroup& self, nb::handle output, nb::handle input, bool even_shards, float scale,
+                        float soft_cap, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     AllGatherColumnsArgs args =
         all_gather_columns_args(tensors.output("output", output), tensors.input("input", input));
+    args.even_shards = even_shards;
     args.scale = scale;
     args.soft_cap = soft_cap;
     return args;
@@ -98,12 +99,13 @@ void all_gather_columns(const PyGroup& self, nb::handle output, nb::handle input
 }
 
 void top_k_columns(const PyGroup& self, nb::handle values, nb::handle indices, nb::handle input, std::size_t columns,
-                   nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                   bool even_shards, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     const std::optional<Tensor> found = tensors.optional("values", values, Access::write);
     TopKColumnsArgs args =
         top_k_columns_args(address(found), tensors.output("indices", indices), tensors.input("input", input));
     args.columns = columns;
+    args.even_shards = even_shards;
     return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::top_k_columns);
@@ -180,10 +182,10 @@ output = this rank's part of the reduction of all inputs, with the bits of all_r
 output: [rows, …], or one dimension, of all_reduce's types; the same shape on every rank.
 input: [size · rows, …], or any dense tensor of as many bytes. op: as in all_reduce.)doc")
       .def("all_gather_columns", all_gather_columns, nb::arg("output"), nb::arg("input"), nb::kw_only(),
-           nb::arg("scale") = 1.0f, nb::arg("soft_cap") = 0.0f, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::sig("def all_gather_columns(self, output: object, input: object, *, scale: float = 1.0, "
-                   "soft_cap: float = 0.0, stream: object = None, tag: int = 0, blocks: int = 0, "
+           nb::arg("even_shards") = false, nb::arg("scale") = 1.0f, nb::arg("soft_cap") = 0.0f,
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def all_gather_columns(self, output: object, input: object, *, even_shards: bool = False, "
+                   "scale: float = 1.0, soft_cap: float = 0.0, stream: object = None, tag: int = 0, blocks: int = 0, "
                    "threads: int = 0) -> None"),
            R"doc(
 output = the inputs of all ranks beside each other, as a vocabulary's logits from the ranks that share it.
@@ -191,20 +193,24 @@ output = the inputs of all ranks beside each other, as a vocabulary's logits fro
 input: [rows, shard columns] of all_reduce's types, the same shape on every rank. Rows may have gaps.
 output: [rows, columns] of the same type, or f32 for an input of bf16 or f16. It has 1 to size · shard columns: columns
     behind it are pads of the last shards. It may have gaps between rows, which are not written.
+even_shards: the columns are divided as torch.tensor_split does. The first columns % size ranks have one more than the
+    others, and what a shard has behind its own are pads.
 scale, soft_cap: elements of bf16, f16 and f32 become scale · x, and with a soft cap soft_cap · tanh(x · (scale /
     soft_cap)), with the same bits on every rank, CPU and GPU.)doc")
       .def("top_k_columns", top_k_columns, nb::arg("values").none(), nb::arg("indices"), nb::arg("input"),
-           nb::kw_only(), nb::arg("columns") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::kw_only(), nb::arg("columns") = 0, nb::arg("even_shards") = false, nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def top_k_columns(self, values: object, indices: object, input: object, *, columns: int = 0, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "even_shards: bool = False, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) "
+                   "-> None"),
            R"doc(
 values, indices = for each row the k largest of all ranks' columns, on every rank: candidates for the next token.
 
 input: [rows, shard columns] of bf16, f16 or f32, the same shape on every rank. Rows may have gaps.
 indices: [rows, k] i32, k from 1 to 64: the columns among all ranks', the smaller one of equal numbers first.
 values: [rows, k] of the input's type, descending, or None. NaN comes before all numbers, and −0 as +0.
-columns: of all ranks; those behind them are pads of the last shards, and no candidates. 0: all.)doc")
+columns: of all ranks; those behind them are pads of the last shards, and no candidates. 0: all.
+even_shards: as in all_gather_columns.)doc")
       .def("barrier", barrier, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::sig("def barrier(self, *, stream: object = None, tag: int = 0) -> None"),
            "No rank's barrier ends before every rank's has begun.");

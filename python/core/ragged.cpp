@@ -76,13 +76,14 @@ void cross(const PyGroup& self, nb::handle output, nb::handle input, const PyCou
 }
 
 void all_to_all_columns(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
-                        std::size_t group_ranks, float scale, float soft_cap, nb::handle stream, std::uint32_t tag,
-                        int blocks, int threads) {
+                        std::size_t group_ranks, bool even_shards, float scale, float soft_cap, nb::handle stream,
+                        std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     AllToAllColumnsArgs args = all_to_all_columns_args(tensors.output("output", output), tensors.input("input", input));
     args.group_ranks = group_ranks;
     const std::size_t groups = groups_of(tensors.group, group_ranks);
     args.counts = counts_of(counts, tensors, counts.sharding == Sharding::none ? groups : 1, groups);
+    args.even_shards = even_shards;
     args.scale = scale;
     args.soft_cap = soft_cap;
     return args;
@@ -226,18 +227,19 @@ output = the sums of all ranks' rows of this rank's group, shard behind shard, a
 The way back of gather_sums: one kernel for reduce_scatter_v among all ranks and all_gather_v inside of each group
 (SGLang's dp_reduce_scatter_tensor). input: [capacity for all slots, …]; output: [capacity for the group's slots, …].)doc")
       .def("all_to_all_columns", all_to_all_columns, nb::arg("output"), nb::arg("input"), nb::arg("counts"),
-           nb::kw_only(), nb::arg("group_ranks") = 1, nb::arg("scale") = 1.0f, nb::arg("soft_cap") = 0.0f,
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::kw_only(), nb::arg("group_ranks") = 1, nb::arg("even_shards") = false, nb::arg("scale") = 1.0f,
+           nb::arg("soft_cap") = 0.0f, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
+           nb::arg("threads") = 0,
            nb::sig("def all_to_all_columns(self, output: object, input: object, counts: Counts, *, "
-                   "group_ranks: int = 1, scale: float = 1.0, soft_cap: float = 0.0, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "group_ranks: int = 1, even_shards: bool = False, scale: float = 1.0, soft_cap: float = 0.0, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
 output = all columns of the rows of this rank's group: logits for the ranks that own their tokens alone.
 
 Groups are `group_ranks` neighbours (ParallelLayout.attn_tp). counts: of groups, as all_gather_counts makes them (rows,
 slots). input: [capacity for all groups' slots, shard columns], of all_reduce's types: this rank's columns of all rows.
 output: [capacity for the group's rows, columns] of the same type, or f32. Rows behind the group's are not written.
-Columns, scale and soft_cap: as in all_gather_columns.)doc")
+Columns, even_shards, scale and soft_cap: as in all_gather_columns.)doc")
       .def("take_rows", take_rows, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("slots"), nb::arg("slot"), nb::arg("shards") = 1, nb::arg("shard") = 0,
            nb::arg("split_slots") = false, nb::arg("stream") = nb::none(),

@@ -65,7 +65,8 @@ void moves(Stack& stack) {
       Call);
 }
 
-// all_gather_columns(Tensor(a!) output, Tensor input, int group, float scale, float soft_cap, int options) -> ()
+// all_gather_columns(Tensor(a!) output, Tensor input, int group, bool even_shards, float scale,
+//   float soft_cap, int options) -> ()
 void all_gather_columns(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor();
   const Group group = stack.group();
@@ -75,6 +76,7 @@ void all_gather_columns(Stack& stack) {
         check_device(group, out);
         check_device(group, in);
         AllGatherColumnsArgs args = all_gather_columns_args(out, in);
+        args.even_shards = stack.flag();
         args.scale = stack.real();
         args.soft_cap = stack.real();
         set_options(args, stack);
@@ -83,7 +85,8 @@ void all_gather_columns(Stack& stack) {
       weft::all_gather_columns);
 }
 
-// top_k_columns(Tensor(a!)? values, Tensor(b!) indices, Tensor input, int group, int columns, int options) -> ()
+// top_k_columns(Tensor(a!)? values, Tensor(b!) indices, Tensor input, int group, int columns,
+//   bool even_shards, int options) -> ()
 void top_k_columns(Stack& stack) {
   const std::optional<Tensor> values = stack.optional();
   const Tensor indices = stack.tensor(), in = stack.tensor();
@@ -98,6 +101,7 @@ void top_k_columns(Stack& stack) {
         const std::int64_t columns = stack.integer();
         if (columns < 0) reject(fmt::format("columns: {} is below 0", columns));
         args.columns = static_cast<std::size_t>(columns);
+        args.even_shards = stack.flag();
         set_options(args, stack);
         return args;
       },
@@ -192,7 +196,7 @@ constexpr const char* kCrossing =
     "int slot_rows, int group_ranks, int options) -> ()";
 
 // all_to_all_columns(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int group_ranks,
-//   int sharding, int padding, int slot_rows, float scale, float soft_cap, int options) -> ()
+//   int sharding, int padding, int slot_rows, bool even_shards, float scale, float soft_cap, int options) -> ()
 void all_to_all_columns(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
   const RaggedCounts counts{rows, stack.optional()};
@@ -206,6 +210,7 @@ void all_to_all_columns(Stack& stack) {
         args.group_ranks = static_cast<std::size_t>(stack.integer());
         const std::size_t groups = groups_of(group, args.group_ranks);
         args.counts = counts.taken(stack, group, groups, groups);
+        args.even_shards = stack.flag();
         args.scale = stack.real();
         args.soft_cap = stack.real();
         set_options(args, stack);
@@ -268,14 +273,15 @@ const Operator kOperators[] = {
     {"reduce_scatter_tensor", "(Tensor(a!) output, Tensor input, int group, int options) -> ()",
      kernel<moves<reduce_scatter_args, weft::reduce_scatter_tensor>>},
     {"all_gather_columns",
-     "(Tensor(a!) output, Tensor input, int group, float scale, float soft_cap, int options) -> ()",
+     "(Tensor(a!) output, Tensor input, int group, bool even_shards, float scale, float soft_cap, int options) -> ()",
      kernel<all_gather_columns>},
     {"all_to_all_columns",
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int group_ranks, int sharding, "
-     "int padding, int slot_rows, float scale, float soft_cap, int options) -> ()",
+     "int padding, int slot_rows, bool even_shards, float scale, float soft_cap, int options) -> ()",
      kernel<all_to_all_columns>},
     {"top_k_columns",
-     "(Tensor(a!)? values, Tensor(b!) indices, Tensor input, int group, int columns, int options) -> ()",
+     "(Tensor(a!)? values, Tensor(b!) indices, Tensor input, int group, int columns, bool even_shards, "
+     "int options) -> ()",
      kernel<top_k_columns>},
     {"broadcast_", "(Tensor(a!) x, int group, int root, int options) -> ()", kernel<broadcast>},
     {"barrier", "(Tensor(a!) x, int group, int options) -> ()", kernel<barrier>},

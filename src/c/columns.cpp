@@ -10,6 +10,7 @@ void column_fields(auto& c, auto& cpp, auto copy) {
   row_fields(c, cpp, copy);
   copy(c.shard_columns, cpp.shard_columns);
   copy(c.columns, cpp.columns);
+  copy(c.even_shards, cpp.even_shards);
   copy(c.type, cpp.type);
   copy(c.output_f32, cpp.output_f32);
   copy(c.scale, cpp.scale);

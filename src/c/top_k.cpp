@@ -17,6 +17,7 @@ struct Mirror<weft_top_k_columns_args> {
     copy(c.k, cpp.k);
     copy(c.shard_columns, cpp.shard_columns);
     copy(c.columns, cpp.columns);
+    copy(c.even_shards, cpp.even_shards);
     copy(c.input_stride, cpp.input_stride);
     copy(c.type, cpp.type);
     launch_fields(c, cpp, copy);

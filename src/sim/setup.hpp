@@ -108,6 +108,7 @@ struct CallSetup {
   std::vector<std::int32_t> slots = {};   // ragged: of each rank, for per_rank slots
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
   std::uint64_t columns = 0;              // calls of columns: of all shards' rows; 0: all
+  bool even_shards = false;               // of these calls
   bool changed = false;                   // … whose elements are doubled and widened
   std::uint32_t k = 1, parts = 1;         // top_k_columns: as in TopKWork
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count; others: rows

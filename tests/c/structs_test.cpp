@@ -37,9 +37,9 @@ static_assert(ends_with<weft_scatter_args>(offsetof(weft_scatter_args, threads),
 static_assert(ends_with<weft_all_gather_counts_args>(offsetof(weft_all_gather_counts_args, stream), 8));
 static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, reserved), 4));
 static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, reserved), 4));
-static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, reserved), 4));
-static_assert(ends_with<weft_all_to_all_columns_args>(offsetof(weft_all_to_all_columns_args, reserved), 4));
-static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, threads), 4));
+static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, even_shards), 4));
+static_assert(ends_with<weft_all_to_all_columns_args>(offsetof(weft_all_to_all_columns_args, even_shards), 4));
+static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, reserved), 4));
 static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, threads), 4));
 static_assert(ends_with<weft_crossing_rms_norm_args>(offsetof(weft_crossing_rms_norm_args, reserved), 4));
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));

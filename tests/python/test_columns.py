@@ -29,6 +29,37 @@ def test_all_gather_columns(ranks: int, dtype: str, gaps: bool) -> None:
     run_ranks(ranks, work)
 
 
+def even_shards(whole: Array, ranks: int, pads: int) -> list[Array]:
+    """The ranks' inputs for the columns of `whole`: torch.tensor_split's parts, and pads up to one width behind each."""
+    parts = np.array_split(whole, ranks, axis=1)
+    width = parts[0].shape[1] + pads
+    return [np.pad(part, ((0, 0), (0, width - part.shape[1])), mode="edge") for part in parts]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("pads", [0, 3])
+def test_even_shards(ranks: int, pads: int) -> None:
+    """All calls take a vocabulary that is divided as torch.tensor_split does; pads are no columns and no candidates."""
+    whole = few_numbers("f32", (3, 10 * ranks + 1), 5)
+    shards = even_shards(whole, ranks, pads)
+    values, indices = weft_oracle.largest("f32", whole.tobytes(), whole.shape[1], 9)
+
+    def work(rank: weft.Communicator) -> None:
+        x, y = shards[rank.rank], np.zeros_like(whole)
+        rank.world.all_gather_columns(y, x, even_shards=True)
+        assert y.tobytes() == whole.tobytes()
+        y[:] = 0
+        one = weft.Counts(np.array([3], np.int32))
+        rank.world.all_to_all_columns(y, x, one, group_ranks=ranks, even_shards=True)
+        assert y.tobytes() == whole.tobytes()
+        found, places = np.zeros((3, 9), np.float32), np.full((3, 9), -1, np.int32)
+        rank.world.top_k_columns(found, places, x, columns=whole.shape[1], even_shards=True)
+        assert places.ravel().tolist() == indices
+        assert found.tobytes() == values
+
+    run_ranks(ranks, work)
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("group_ranks", [1, 2])
 @pytest.mark.parametrize("padding", ["none", "per_rank"])

@@ -81,6 +81,18 @@ class Case:
         self.group.top_k_columns(values, indices, self.halves, columns=64 * self.group.size - 3)
         return [values, indices]
 
+    def even_columns(self) -> list[torch.Tensor]:
+        """Shards of which the first has one column more: side by side, for one group, and the largest."""
+        columns = 15 * self.group.size + 1
+        output = torch.empty((2, columns), dtype=torch.bfloat16, device=self.device)
+        self.group.all_gather_columns(output, self.logits[:2], even_shards=True)
+        shared = torch.zeros_like(output)
+        one = weft.torch.Counts(self.rows[:1])
+        self.group.all_to_all_columns(shared, self.logits, one, group_ranks=self.group.size, even_shards=True)
+        indices = torch.empty((2, 5), dtype=torch.int32, device=self.device)
+        self.group.top_k_columns(None, indices, self.logits[:2], columns=columns, even_shards=True)
+        return [output, shared, indices]
+
     def reduce_scatter(self) -> list[torch.Tensor]:
         output, many = self.x.new_empty((4, 16)), self.x.repeat(self.group.size, 1)
         self.group.reduce_scatter_tensor(output, many)
@@ -311,6 +323,7 @@ NAMES = [
     "all_gather_columns",
     "all_to_all_columns",
     "columns_of_one_group",
+    "even_columns",
     "top_k_columns",
     "reduce_scatter",
     "all_to_all",

@@ -40,6 +40,13 @@ def through_core(case: Case, name: str) -> list[bytes]:
         values, indices = np.empty((2, 5), np.uint16), np.empty((2, 5), np.int32)
         core.top_k_columns(weft.Tensor(values, "bf16"), indices, case.halves, columns=64 * ranks - 3)
         return [values.tobytes(), indices.tobytes()]
+    if name == "even_columns":
+        y, shared = np.empty((2, 15 * ranks + 1), np.uint16), np.zeros((2, 15 * ranks + 1), np.uint16)
+        indices, one = np.empty((2, 5), np.int32), weft.Counts(case.rows.numpy()[:1])
+        core.all_gather_columns(weft.Tensor(y, "bf16"), case.logits[:2], even_shards=True)
+        core.all_to_all_columns(weft.Tensor(shared, "bf16"), case.logits, one, group_ranks=ranks, even_shards=True)
+        core.top_k_columns(None, indices, case.logits[:2], columns=15 * ranks + 1, even_shards=True)
+        return [y.tobytes(), shared.tobytes(), indices.tobytes()]
     if name == "reduce_scatter":
         y = np.empty((4, 16), np.float32)
         core.reduce_scatter_tensor(y, np.tile(x, (ranks, 1)))

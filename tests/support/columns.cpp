@@ -89,13 +89,24 @@ std::size_t rows_out(const PreparedColumns& prepared) {
 
 }  // namespace
 
+RowRange columns_of_rank(std::size_t columns, std::size_t shard, bool even, int ranks, int rank) {
+  const auto n = static_cast<std::size_t>(ranks);
+  std::size_t begin = 0, own = 0;
+  for (std::size_t r = 0; r <= static_cast<std::size_t>(rank); ++r) {
+    begin += own;
+    own = std::min(even ? columns / n + (r < columns % n ? 1 : 0) : shard, columns - begin);
+  }
+  return {begin, begin + own};
+}
+
 std::string describe(const ColumnCase& c) {
   const std::string groups =
       fmt::format(", to groups of {} with {} rows, {} slots of {} {}{}", c.group_ranks, fmt::join(c.counts, " "),
                   name(c.padding), c.slot_rows, fmt::join(c.slots, " "), c.on_host ? ", counts on the host" : "");
-  return fmt::format("{} rows of {}[{}], {} columns, f32 {}, scale {}, cap {}, gaps {} {}, shifts {} {}{}{}", c.rows,
-                     name(c.type), c.shard, c.columns, c.output_f32, c.scale, c.soft_cap, c.input_gap, c.output_gap,
-                     c.input_shift, c.output_shift, c.in_place ? ", in place" : "", c.to_groups() ? groups : "");
+  return fmt::format("{} rows of {}[{}], {} columns{}, f32 {}, scale {}, cap {}, gaps {} {}, shifts {} {}{}{}", c.rows,
+                     name(c.type), c.shard, c.columns, c.even ? " evenly" : "", c.output_f32, c.scale, c.soft_cap,
+                     c.input_gap, c.output_gap, c.input_shift, c.output_shift, c.in_place ? ", in place" : "",
+                     c.to_groups() ? groups : "");
 }
 
 std::vector<ColumnCase> column_cases(int ranks) {
@@ -136,6 +147,14 @@ std::vector<ColumnCase> column_cases(int ranks) {
       {.rows = 9, .shard = 128, .type = DataType::f16, .output_f32 = true, .soft_cap = 15.0f},
       {.rows = 31, .shard = 1'016, .output_f32 = true, .soft_cap = 30.0f},
       {.rows = 31, .shard = 1'016, .columns = 1'016 * n - 16, .scale = 2.0f},
+      {.rows = 2, .shard = 1, .columns = 1, .even = true},
+      {.rows = 3, .shard = 3, .columns = 3 * n - 1, .even = true, .output_gap = 2},
+      {.rows = 5, .shard = 24, .columns = 16 * n, .even = true},
+      {.rows = 5, .shard = 24, .columns = 16 * n + 1, .even = true, .input_gap = 8},
+      {.rows = 9, .shard = 128, .columns = 120 * n, .even = true, .output_f32 = true, .soft_cap = 30.0f},
+      {.rows = 4, .shard = 13, .columns = 12 * n + 1, .even = true, .type = DataType::f16, .output_f32 = true},
+      {.rows = 33, .shard = 1'016, .columns = 1'008 * n, .even = true},
+      {.rows = 33, .shard = 1'016, .columns = 1'015 * n + 1, .even = true},
   };
   for (std::size_t i = 0; i < cases.size(); ++i) cases[i].seed = static_cast<std::uint32_t>(i) + 1;
   return cases;
@@ -150,6 +169,8 @@ std::vector<ColumnCase> group_column_cases(int ranks) {
       {.shard = 5, .type = DataType::i64},
       {.shard = 1'016, .scale = 0.5f, .output_gap = 8},
       {.shard = 1'013, .type = DataType::f16},
+      {.shard = 24, .columns = 16 * n, .even = true},
+      {.shard = 9, .columns = 8 * n + 1, .even = true, .output_f32 = true, .scale = 0.5f},
   };
   const Padding kinds[] = {Padding::none, Padding::aligned, Padding::max, Padding::fixed, Padding::per_rank};
   std::vector<ColumnCase> cases;
@@ -185,6 +206,7 @@ std::vector<ColumnCase> few_column_cases(int ranks) {
       {.rows = 4, .shard = 7, .input_gap = 1, .output_gap = 2, .input_shift = 3, .output_shift = 1},
       {.rows = 3, .shard = 120, .output_f32 = true, .scale = 0.7f},
       {.rows = 2, .shard = 5, .type = DataType::i64},
+      {.rows = 3, .shard = 8, .columns = 7 * n + 1, .even = true},
   };
   for (std::size_t i = 0; i < cases.size(); ++i) cases[i].seed = static_cast<std::uint32_t>(i) + 1;
   // To groups: every fourth of the list.
@@ -223,11 +245,11 @@ PreparedColumns prepare(const ColumnCase& c, int ranks, int rank) {
   prepared.expected = prepared.output;
   for (int from = 0; from < ranks; ++from) {
     const Bytes shard = shard_of(c, from);
-    const std::size_t begin = static_cast<std::size_t>(from) * c.shard;
+    const RowRange kept = columns_of_rank(columns, c.shard, c.even, ranks, from);
     for (std::size_t i = 0; i < c.rows * c.shard; ++i) {
-      const std::size_t column = begin + i % c.shard;
+      const std::size_t column = kept.begin + i % c.shard;
       const std::size_t row = i / c.shard;
-      if (column >= columns || row < prepared.taken.begin || row >= prepared.taken.end) continue;
+      if (column >= kept.end || row < prepared.taken.begin || row >= prepared.taken.end) continue;
       put(prepared.expected, prepared.output_begin + ((row - prepared.taken.begin) * output_stride + column) * wide,
           oracle::get(shard, c.type, i), element);
     }
@@ -249,6 +271,7 @@ void make_column_call(const Group& group, const PreparedColumns& prepared, const
     args.output = memory.output + prepared.output_begin;
     args.shard_columns = c.shard;
     args.columns = c.columns;
+    args.even_shards = c.even;
     args.input_stride = std::max<std::size_t>(shape.input_stride, 1);
     args.output_stride = std::max<std::size_t>(shape.output_stride, 1);
     args.type = c.type;

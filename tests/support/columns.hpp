@@ -18,6 +18,7 @@ namespace weft::test {
 struct ColumnCase {
   std::size_t rows = 1, shard = 8;
   std::size_t columns = 0;  // 0: all shards'
+  bool even = false;
   DataType type = DataType::bf16;
   bool output_f32 = false;
   float scale = 1.0f, soft_cap = 0.0f;
@@ -37,6 +38,9 @@ struct ColumnCase {
   bool to_groups() const { return !counts.empty(); }
 };
 std::string describe(const ColumnCase& c);
+
+// The columns of a rank among `columns` of all: evenly as torch.tensor_split divides them, else `shard` at most.
+RowRange columns_of_rank(std::size_t columns, std::size_t shard, bool even, int ranks, int rank);
 
 // Lines and chunks, pads of any length, rows of any width at any address, every type and every change of elements.
 std::vector<ColumnCase> column_cases(int ranks);

@@ -7,6 +7,7 @@
 
 #include "oracle/top_k.hpp"
 #include "support/bytes.hpp"
+#include "support/columns.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
@@ -44,8 +45,9 @@ std::uint32_t bits_of(const TopKCase& c, std::size_t row, std::size_t column, st
 }  // namespace
 
 std::string describe(const TopKCase& c) {
-  return fmt::format("the {} largest of {} rows of {}[{}] of {} columns, numbers {}, gap {}, shift {}", c.k, c.rows,
-                     name(c.type), c.shard, c.columns, static_cast<int>(c.numbers), c.gap, c.shift);
+  return fmt::format("the {} largest of {} rows of {}[{}] of {} columns{}, numbers {}, gap {}, shift {}", c.k, c.rows,
+                     name(c.type), c.shard, c.columns, c.even ? " evenly" : "", static_cast<int>(c.numbers), c.gap,
+                     c.shift);
 }
 
 std::vector<TopKCase> top_k_cases(int ranks) {
@@ -68,6 +70,10 @@ std::vector<TopKCase> top_k_cases(int ranks) {
   all.push_back({.rows = 5, .shard = 131, .k = 9, .type = DataType::f16, .gap = 3, .shift = 1});
   all.push_back({.rows = 5, .shard = 131, .k = 9, .type = DataType::f32, .gap = 1, .shift = 3, .no_values = true});
   all.push_back({.rows = 0, .shard = 64, .k = 2});
+  // Shards of which some have one column more, with pads; fewer columns than ranks; parts of rows.
+  all.push_back({.rows = 3, .shard = 603, .columns = 600 * all_ranks + 1, .even = true, .k = 9});
+  all.push_back({.rows = 2, .shard = 5, .columns = std::max<std::size_t>(all_ranks - 1, 1), .even = true});
+  all.push_back({.rows = 1, .shard = 16'400, .columns = 16'390 * all_ranks + 1, .even = true, .k = 5});
   for (const Launch launch : {Launch{.blocks = 2, .threads = 32}, Launch{.blocks = 2, .threads = 96}}) {
     all.push_back({.rows = 4, .shard = 500, .k = 40, .numbers = Numbers::ties, .launch = launch});
     all.push_back({.rows = 4, .shard = 500, .k = 1, .numbers = Numbers::ties, .launch = launch});
@@ -95,13 +101,15 @@ PreparedTopK prepare(const TopKCase& c, int ranks, int rank) {
   std::span<std::byte> input = std::span(prepared.input).subspan(prepared.input_begin);
   prepared.values.resize(c.rows * c.k * element);
   prepared.indices.resize(c.rows * c.k * sizeof(std::int32_t));
+  // Pads behind a rank's columns are columns of the next one, which are larger or smaller at random.
+  const RowRange own = columns_of_rank(columns, c.shard, c.even, ranks, rank);
   for (std::size_t row = 0; row < c.rows; ++row) {
     Bytes whole(all * element);
     for (std::size_t column = 0; column < all; ++column) {
       const std::uint32_t bits = bits_of(c, row, column, random);
       oracle::put(whole, c.type, column, bits);
-      const std::size_t begin = c.shard * static_cast<std::size_t>(rank);
-      if (column >= begin && column < begin + c.shard) oracle::put(input, c.type, row * stride + column - begin, bits);
+      if (column >= own.begin && column < own.begin + c.shard)
+        oracle::put(input, c.type, row * stride + column - own.begin, bits);
     }
     const auto found = oracle::largest_of(std::span(whole).first(columns * element), c.type, c.k);
     for (std::size_t i = 0; i < c.k; ++i) {
@@ -122,6 +130,7 @@ TopKColumnsArgs arguments_of(const PreparedTopK& prepared, const std::byte* memo
           .k = c.k,
           .shard_columns = c.shard,
           .columns = c.columns,
+          .even_shards = c.even,
           .input_stride = c.shard + c.gap,
           .type = c.type,
           .stream = stream,

@@ -19,6 +19,7 @@ enum class Numbers { any, ties, special, rising, falling, crowded };
 struct TopKCase {
   std::size_t rows = 1, shard = 8;
   std::size_t columns = 0;  // 0: all shards'
+  bool even = false;        // as torch.tensor_split divides them
   std::size_t k = 1;
   DataType type = DataType::bf16;
   Numbers numbers = Numbers::any;

@@ -31,6 +31,7 @@ void fill_columns(auto& c, const auto& args) {
   fill_rows(c, args);
   c.shard_columns = args.shard_columns;
   c.columns = args.columns;
+  c.even_shards = args.even_shards;
   c.type = number(args.type);
   c.output_f32 = args.output_f32;
   c.scale = args.scale;
@@ -266,6 +267,7 @@ void __wrap__ZN4weft13top_k_columnsERKNS_5GroupERKNS_15TopKColumnsArgsE(const Gr
   c.k = args.k;
   c.shard_columns = args.shard_columns;
   c.columns = args.columns;
+  c.even_shards = args.even_shards;
   c.input_stride = args.input_stride;
   c.type = number(args.type);
   fill_launch(c, args);

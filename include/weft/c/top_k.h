@@ -23,6 +23,8 @@ typedef struct weft_top_k_columns_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  weft_flag even_shards;
+  weft_flag reserved;  // 0
 } weft_top_k_columns_args;
 weft_code weft_top_k_columns_args_init(weft_top_k_columns_args* args, size_t size);
 weft_code weft_top_k_columns(const weft_group* group, const weft_top_k_columns_args* args);

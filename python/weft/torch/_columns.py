@@ -21,6 +21,7 @@ class Columns:
         output: torch.Tensor,
         input: torch.Tensor,
         *,
+        even_shards: bool = False,
         scale: float = 1.0,
         soft_cap: float = 0.0,
         tag: int = 0,
@@ -32,12 +33,21 @@ class Columns:
         if not is_compiling():
             try:
                 self.group.all_gather_columns(
-                    output, input, scale=scale, soft_cap=soft_cap, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                    output,
+                    input,
+                    even_shards=even_shards,
+                    scale=scale,
+                    soft_cap=soft_cap,
+                    stream=CURRENT_STREAM,
+                    tag=tag,
+                    blocks=blocks,
+                    threads=threads,
                 )
                 return
             except Watched:
                 pass
-        operators.call(operators.ops.all_gather_columns.default, output, input, self.number, scale, soft_cap, options)
+        rules = even_shards, scale, soft_cap
+        operators.call(operators.ops.all_gather_columns.default, output, input, self.number, *rules, options)
 
     def all_to_all_columns(
         self,
@@ -46,6 +56,7 @@ class Columns:
         counts: Counts,
         *,
         group_ranks: int = 1,
+        even_shards: bool = False,
         scale: float = 1.0,
         soft_cap: float = 0.0,
         tag: int = 0,
@@ -54,7 +65,7 @@ class Columns:
     ) -> None:
         """output = all columns of the rows of this rank's group. Counts are of groups of `group_ranks` neighbours."""
         options = operators.options(tag, blocks, threads)
-        rules = group_ranks, counts.sharding, counts.padding, counts.slot_rows, scale, soft_cap
+        rules = group_ranks, counts.sharding, counts.padding, counts.slot_rows, even_shards, scale, soft_cap
         operators.call(
             operators.ops.all_to_all_columns.default, output, input, counts.rows, counts.slots, self.number, *rules, options
         )
@@ -66,6 +77,7 @@ class Columns:
         input: torch.Tensor,
         *,
         columns: int = 0,
+        even_shards: bool = False,
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
@@ -75,9 +87,17 @@ class Columns:
         if not is_compiling():
             try:
                 self.group.top_k_columns(
-                    values, indices, input, columns=columns, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
+                    values,
+                    indices,
+                    input,
+                    columns=columns,
+                    even_shards=even_shards,
+                    stream=CURRENT_STREAM,
+                    tag=tag,
+                    blocks=blocks,
+                    threads=threads,
                 )
                 return
             except Watched:
                 pass
-        operators.call(operators.ops.top_k_columns.default, values, indices, input, self.number, columns, options)
+        operators.call(operators.ops.top_k_columns.default, values, indices, input, self.number, columns, even_shards, options)

@@ -1,5 +1,5 @@
 // Shares of calls that put columns together: every output row holds the rows of all ranks side by side. Messages begin
-// one behind the other in a row. The last columns may be pads, which the output has no room for.
+// one behind the other in a row. A rank's last columns may be pads, which the output has no room for.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/pack.hpp"
+#include "numeric/column_shares.hpp"
 #include "numeric/element_map.hpp"
 #include "ops/moves/copy_work.hpp"
 #include "ops/moves/row_partition.hpp"
@@ -119,7 +120,8 @@ class Columns {
 // `mapped`: elements are changed on their way to the output.
 template <bool mapped>
 struct ColumnPlaces {
-  std::uint64_t columns_bytes;  // of an output row, before elements are widened
+  ColumnShares shares;    // of an output row
+  std::uint32_t element;  // bytes, before it is widened
   MapOf<mapped> map = {};
 
   // The sender's part, if peers cannot change elements on arrival: elements keep their size then.
@@ -134,14 +136,13 @@ struct ColumnPlaces {
   }
   template <bool aligned16>
   WEFT_FN Columns<aligned16, mapped> place_of(const CopyTensor& t, std::uint64_t of_rows, std::uint32_t owner) const {
-    const std::uint64_t begin = owner * t.row_bytes;
-    const std::uint64_t rest = begin < columns_bytes ? columns_bytes - begin : 0;
     std::uint64_t widening = 1;
     if constexpr (mapped) widening = map.widening();
-    return Columns<aligned16, mapped>({.data = static_cast<std::byte*>(t.output) + begin * widening,
+    const std::uint64_t begin = shares.first(owner) * element * widening;
+    return Columns<aligned16, mapped>({.data = static_cast<std::byte*>(t.output) + begin,
                                        .rows = of_rows,
                                        .row_bytes = t.row_bytes,
-                                       .kept = rest < t.row_bytes ? rest : t.row_bytes,
+                                       .kept = shares.count(owner) * element,
                                        .stride = t.output_stride,
                                        .map = map});
   }

@@ -9,6 +9,7 @@
 #include "numeric/rows.hpp"
 #include "ops/columns/column_change.hpp"
 #include "ops/columns/column_kernels.hpp"
+#include "ops/columns/column_numbers.hpp"
 #include "ops/moves/copy_plan.hpp"
 #include "ops/moves/symmetric_outputs.hpp"
 
@@ -24,10 +25,11 @@ struct ColumnWords {
   detail::ColumnChange change;
   std::uint32_t tag;
   std::uint64_t rows, shard_columns, columns;
+  bool even_shards;
   detail::SymmetricWords place;
   std::string text() const {
-    return fmt::format("all_gather_columns {} rows of {}[{}] of {} columns{}{} tag {}", rows, name(change.type),
-                       shard_columns, columns, change.text(), place.text(), tag);
+    return fmt::format("all_gather_columns {} rows of {}[{}]{}{}{} tag {}", rows, name(change.type), shard_columns,
+                       detail::text_of(columns, even_shards), change.text(), place.text(), tag);
   }
 };
 
@@ -41,11 +43,7 @@ class GatherColumns : public detail::GroupCall {
     const GroupState& group = channel();
     change_.check();
     detail::check_size("rows", args_.rows);
-    detail::check_size("shard_columns", args_.shard_columns);
-    const std::size_t most = args_.shard_columns * static_cast<std::size_t>(group.size());
-    require(args_.columns <= most, "columns: {} is not between 0 and {}, the size · shard_columns", args_.columns,
-            most);
-    columns_ = args_.columns != 0 ? args_.columns : most;
+    shares_ = detail::ColumnNumbers{args_.shard_columns, args_.columns, args_.even_shards}.shares(group);
     detail::check_launch(group, args_.launch, detail::kMoveThreads);
     group.communicator().fabric().check_stream(stream());
     find_tensors();
@@ -55,27 +53,28 @@ class GatherColumns : public detail::GroupCall {
   }
 
   detail::CallName plan(bool) {
-    const bool whole_packs = input_.row_bytes % sizeof(detail::Pack) == 0;
-    if (whole_packs && !change_.widens()) in_symmetric_.add(output_);
+    if (whole_packs() && !change_.widens()) in_symmetric_.add(output_);
     plan_ = detail::plan_copy(channel(), {.own = input_.payload(),
                                           .whole = input_.payload() * static_cast<std::uint64_t>(channel().size()),
                                           .sent = 0,
                                           .symmetric = in_symmetric_.found(),
                                           .launch = args_.launch});
-    const std::uint32_t fingerprint = detail::fingerprint("all_gather_columns", args_.rows, args_.shard_columns,
-                                                          columns_, change_.fingerprint(), args_.tag);
+    const std::uint32_t fingerprint =
+        detail::fingerprint("all_gather_columns", args_.rows, args_.shard_columns, shares_.all, args_.even_shards,
+                            change_.fingerprint(), args_.tag);
     return {in_symmetric_.mark(fingerprint), ColumnWords{.change = change_,
                                                          .tag = args_.tag,
                                                          .rows = args_.rows,
                                                          .shard_columns = args_.shard_columns,
-                                                         .columns = columns_,
+                                                         .columns = shares_.all,
+                                                         .even_shards = args_.even_shards,
                                                          .place = in_symmetric_.words()}};
   }
 
   template <class Run>
   void each_step(Run run) const {
     const bool aligned16 =
-        detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
+        whole_packs() && detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
         detail::rows_are_aligned16(output_.data, input_.row_bytes * change_.widening(), output_.stride);
     const auto serve = [&](const auto& partition) {
       using Partition = std::remove_cvref_t<decltype(partition)>;
@@ -88,16 +87,16 @@ class GatherColumns : public detail::GroupCall {
            .blocks = plan_.blocks,
            .threads = plan_.threads});
     };
-    const detail::EqualPartition shares{.rows = args_.rows,
-                                        .input_step = 0,
-                                        .output_step = 0,
-                                        .sender = detail::kEverybody,
-                                        .warp_groups = static_cast<std::uint32_t>(plan_.warp_groups)};
-    const std::uint64_t columns_bytes = columns_ * size_of(args_.type);
+    const detail::EqualPartition equal{.rows = args_.rows,
+                                       .input_step = 0,
+                                       .output_step = 0,
+                                       .sender = detail::kEverybody,
+                                       .warp_groups = static_cast<std::uint32_t>(plan_.warp_groups)};
+    const auto element = static_cast<std::uint32_t>(size_of(args_.type));
     if (change_.is_any()) {
-      serve(detail::ColumnPartition<true>{shares, {columns_bytes, change_.map()}});
+      serve(detail::ColumnPartition<true>{equal, {shares_, element, change_.map()}});
     } else {
-      serve(detail::ColumnPartition<false>{shares, {columns_bytes, {}}});
+      serve(detail::ColumnPartition<false>{equal, {shares_, element, {}}});
     }
   }
 
@@ -106,19 +105,24 @@ class GatherColumns : public detail::GroupCall {
     const std::size_t element = size_of(args_.type);
     input_ = detail::extent_of({"input", args_.input, args_.rows, args_.shard_columns, args_.input_stride, element});
     output_ = detail::extent_of(
-        {"output", args_.output, args_.rows, columns_, args_.output_stride, element * change_.widening()});
+        {"output", args_.output, args_.rows, shares_.all, args_.output_stride, element * change_.widening()});
   }
-  // Elements that change must not change before all peers have them.
+  bool whole_packs() const {
+    return input_.row_bytes % sizeof(detail::Pack) == 0 &&
+           (!args_.even_shards || shares_.are_whole_packs(size_of(args_.type)));
+  }
+  // Elements that change must not change before all peers have them. Peers write where pads of even shards would lie.
   bool is_in_place() const {
     const auto* const own =
         static_cast<const std::byte*>(output_.data) + static_cast<std::size_t>(channel().rank()) * input_.row_bytes;
-    return !change_.is_any() && input_.data == own && (input_.stride == output_.stride || args_.rows <= 1) &&
-           static_cast<std::size_t>(channel().rank() + 1) * args_.shard_columns <= columns_;
+    return !change_.is_any() && !args_.even_shards && input_.data == own &&
+           (input_.stride == output_.stride || args_.rows <= 1) &&
+           static_cast<std::size_t>(channel().rank() + 1) * args_.shard_columns <= shares_.all;
   }
 
   const AllGatherColumnsArgs& args_;
   detail::ColumnChange change_;
-  std::size_t columns_ = 0;
+  detail::ColumnShares shares_{};
   Extent input_{}, output_{};
   detail::SymmetricPlace in_symmetric_{channel()};
   detail::MovePlan plan_{};

@@ -10,6 +10,7 @@
 #include "numeric/rows.hpp"
 #include "ops/columns/column_change.hpp"
 #include "ops/columns/column_kernels.hpp"
+#include "ops/columns/column_numbers.hpp"
 #include "ops/moves/copy_plan.hpp"
 #include "ops/moves/ragged.hpp"
 #include "weft/columns.hpp"
@@ -26,10 +27,12 @@ struct GroupColumnWords {
   detail::ColumnChange change;
   std::uint32_t group_ranks, tag;
   std::uint64_t shard_columns, columns;
+  bool even_shards;
   detail::CountsWords counts;
   std::string text() const {
-    return fmt::format("all_to_all_columns rows of {}[{}] of {} columns{} to groups of {}, {}, tag {}",
-                       name(change.type), shard_columns, columns, change.text(), group_ranks, counts.text(), tag);
+    return fmt::format("all_to_all_columns rows of {}[{}]{}{} to groups of {}, {}, tag {}", name(change.type),
+                       shard_columns, detail::text_of(columns, even_shards), change.text(), group_ranks, counts.text(),
+                       tag);
   }
 };
 
@@ -45,11 +48,7 @@ class ExchangeColumns : public detail::GroupCall {
     change_.check();
     const auto size = static_cast<std::size_t>(group.size());
     detail::check_group_ranks(group, args_.group_ranks);
-    detail::check_size("shard_columns", args_.shard_columns);
-    const std::size_t most = args_.shard_columns * size;
-    require(args_.columns <= most, "columns: {} is not between 0 and {}, the size · shard_columns", args_.columns,
-            most);
-    columns_ = args_.columns != 0 ? args_.columns : most;
+    shares_ = detail::ColumnNumbers{args_.shard_columns, args_.columns, args_.even_shards}.shares(group);
     detail::check_size("input_rows", args_.input_rows);
     detail::check_size("output_rows", args_.output_rows);
     detail::check_counts(group, args_.counts, args_.group_ranks);
@@ -59,7 +58,7 @@ class ExchangeColumns : public detail::GroupCall {
     input_ =
         detail::extent_of({"input", args_.input, args_.input_rows, args_.shard_columns, args_.input_stride, element});
     output_ = detail::extent_of(
-        {"output", args_.output, args_.output_rows, columns_, args_.output_stride, element * change_.widening()});
+        {"output", args_.output, args_.output_rows, shares_.all, args_.output_stride, element * change_.widening()});
     detail::check_extent(group, input_);
     detail::check_extent(group, output_);
     detail::check_overlap(output_, input_, detail::kNowhere);
@@ -74,14 +73,15 @@ class ExchangeColumns : public detail::GroupCall {
     plan_ = detail::plan_copy(channel(),
                               {.own = for_one, .whole = whole, .sent = 0, .symmetric = false, .launch = args_.launch});
     const std::uint32_t fingerprint =
-        detail::fingerprint("all_to_all_columns", args_.shard_columns, columns_, change_.fingerprint(),
-                            args_.group_ranks, detail::fingerprint(args_.counts), args_.tag);
+        detail::fingerprint("all_to_all_columns", args_.shard_columns, shares_.all, args_.even_shards,
+                            change_.fingerprint(), args_.group_ranks, detail::fingerprint(args_.counts), args_.tag);
     return {fingerprint,
             GroupColumnWords{.change = change_,
                              .group_ranks = static_cast<std::uint32_t>(args_.group_ranks),
                              .tag = args_.tag,
                              .shard_columns = args_.shard_columns,
-                             .columns = columns_,
+                             .columns = shares_.all,
+                             .even_shards = args_.even_shards,
                              .counts = detail::words_of(args_.counts)},
             true};
   }
@@ -89,8 +89,9 @@ class ExchangeColumns : public detail::GroupCall {
   template <class Run>
   void each_step(Run run) const {
     if (auto step = detail::numbers_step(channel(), args_.counts, args_.group_ranks)) run(std::move(*step));
+    const bool whole_packs = !args_.even_shards || shares_.are_whole_packs(size_of(args_.type));
     const bool aligned16 =
-        detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
+        whole_packs && detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
         detail::rows_are_aligned16(output_.data, input_.row_bytes * change_.widening(), output_.stride);
     const auto serve = [&]<bool mapped>(const detail::ColumnPlaces<mapped>& places) {
       using Partition = detail::GroupColumnPartition<mapped>;
@@ -108,18 +109,18 @@ class ExchangeColumns : public detail::GroupCall {
            .blocks = plan_.blocks,
            .threads = plan_.threads});
     };
-    const std::uint64_t columns_bytes = columns_ * size_of(args_.type);
+    const auto element = static_cast<std::uint32_t>(size_of(args_.type));
     if (change_.is_any()) {
-      serve(detail::ColumnPlaces<true>{columns_bytes, change_.map()});
+      serve(detail::ColumnPlaces<true>{shares_, element, change_.map()});
     } else {
-      serve(detail::ColumnPlaces<false>{columns_bytes, {}});
+      serve(detail::ColumnPlaces<false>{shares_, element, {}});
     }
   }
 
  private:
   const AllToAllColumnsArgs& args_;
   detail::ColumnChange change_;
-  std::size_t columns_ = 0;
+  detail::ColumnShares shares_{};
   Extent input_{}, output_{};
   detail::MovePlan plan_{};
 };

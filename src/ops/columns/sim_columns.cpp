@@ -5,6 +5,7 @@
 
 #include "numeric/rows.hpp"
 #include "ops/columns/sim_column_kernels.hpp"
+#include "ops/columns/sim_column_source.hpp"
 #include "ops/moves/sim_move_kernels.hpp"
 #include "ops/moves/sim_slots.hpp"
 #include "sim/all_reduce.hpp"
@@ -46,14 +47,15 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
   t.expected = t.initial;
   for (std::uint64_t row = 0; row < taken && !world_.stale(call); ++row) {
     for (std::uint64_t column = 0; column < columns; ++column) {
-      const std::uint64_t value = bits(column / shard, first + row, column % shard);
+      const ColumnSource source = source_of_column(spec, n, column);
+      const std::uint64_t value = bits(source.member, first + row, source.column);
       const std::size_t at = output + (row * columns + column) * element * widening;
       const float twice = 2 * std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
       put(t.expected, at, spec.changed ? std::bit_cast<std::uint32_t>(twice) : value, element * widening);
     }
   }
 
-  const detail::EqualPartition shares{
+  const detail::EqualPartition equal{
       .rows = spec.rows, .input_step = 0, .output_step = 0, .sender = detail::kEverybody};
   if (spec.symmetric) t.symmetric.push_back({.from = 0, .to = output, .bytes = outputs});
   const detail::CopyTensor tensor{.input = memory + input,
@@ -61,7 +63,11 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
                                   .row_bytes = shard * element,
                                   .input_stride = shard * element,
                                   .output_stride = columns * element * widening};
-  const bool aligned16 = detail::rows_are_aligned16(tensor.input, tensor.row_bytes, tensor.input_stride) &&
+  const auto bytes_of_element = static_cast<std::uint32_t>(element);
+  const detail::ColumnShares shares = detail::column_shares(columns, shard, n, spec.even_shards);
+  const bool whole_packs = !spec.even_shards || shares.are_whole_packs(element);
+  const bool aligned16 = whole_packs &&
+                         detail::rows_are_aligned16(tensor.input, tensor.row_bytes, tensor.input_stride) &&
                          detail::rows_are_aligned16(tensor.output, tensor.row_bytes, tensor.output_stride);
   const auto find = [&]<bool symmetric = false>(const auto& partition) {
     using Query = detail::CopyQuery<std::remove_cvref_t<decltype(partition)>, 1, symmetric>;
@@ -80,13 +86,12 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
   const auto place = [&](const auto& partition) {
     return spec.symmetric ? find.operator()<true>(partition) : find.operator()<false>(partition);
   };
-  const std::uint64_t columns_bytes = columns * element;
-  const detail::ColumnPlaces<true> doubled{columns_bytes,
-                                           {.from = setup_.type, .to = DataType::f32, .factor = 2, .soft_cap = 0}};
-  const detail::ColumnPlaces<false> kept{columns_bytes, {}};
+  const detail::ColumnPlaces<true> doubled{
+      shares, bytes_of_element, {.from = setup_.type, .to = DataType::f32, .factor = 2, .soft_cap = 0}};
+  const detail::ColumnPlaces<false> kept{shares, bytes_of_element, {}};
   if (!to_groups) {
-    t.kernel = spec.changed ? place(detail::ColumnPartition<true>{shares, doubled})
-                            : place(detail::ColumnPartition<false>{shares, kept});
+    t.kernel = spec.changed ? place(detail::ColumnPartition<true>{equal, doubled})
+                            : place(detail::ColumnPartition<false>{equal, kept});
     return;
   }
   const detail::CountedPartition counted{.counts = spec.counts.data(),

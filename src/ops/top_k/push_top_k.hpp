@@ -72,15 +72,12 @@ struct PushTopK {
     std::uint32_t first;  // column among all ranks'
     std::uint32_t count;  // columns that are no pads
   };
-  static WEFT_FN Part part_of(const Session& s, const Work& work, std::uint32_t row, std::uint32_t part) {
+  static WEFT_FN Part part_of(const Work& work, std::uint32_t row, std::uint32_t part) {
     const auto* const begin = static_cast<const std::byte*>(work.input) + row * work.input_stride;
     const std::uint32_t skipped = part * work.part_columns;
-    const std::uint64_t before = std::uint64_t{s.rank()} * work.shard_columns + skipped;
-    std::uint64_t count = skipped < work.shard_columns ? work.shard_columns - skipped : 0;
+    std::uint32_t count = skipped < work.own_columns ? work.own_columns - skipped : 0;
     if (count > work.part_columns) count = work.part_columns;
-    if (before + count > work.columns) count = before < work.columns ? work.columns - before : 0;
-    return {Columns(begin + skipped * sizeof(Storage), count), static_cast<std::uint32_t>(before),
-            static_cast<std::uint32_t>(count)};
+    return {Columns(begin + skipped * sizeof(Storage), count), work.first_column + skipped, count};
   }
 
   // Calls `visit(pack, its number)` for this thread's packs of the part. All threads of a block make as many calls; the
@@ -117,7 +114,7 @@ struct PushTopK {
   static WEFT_FN void send_largest(T& team, const Session& s, const Work& work, std::uint32_t row,
                                    std::uint32_t number) {
     const std::uint32_t lane = team.thread_rank() % T::kLanes, warp = team.thread_rank() / T::kLanes;
-    const Part part = part_of(s, work, row, number);
+    const Part part = part_of(work, row, number);
     List<T> list;
     if constexpr (most == 1) {
       const Candidate largest = largest_of_warp(team, largest_of_thread(team, part));

@@ -5,7 +5,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "numeric/column_shares.hpp"
 #include "numeric/numeric.hpp"
+#include "ops/columns/sim_column_source.hpp"
 #include "ops/top_k/sim_top_k_kernels.hpp"
 #include "sim/all_reduce.hpp"
 
@@ -37,7 +39,10 @@ void AllReduceProgram::fill_top_k(unsigned call, unsigned rank) {
     put(t.initial, input + i * 2, bits(me, i / shard, i % shard), 2);
   t.expected = t.initial;
   for (std::uint64_t row = 0; row < spec.rows && !world_.stale(call); ++row) {
-    const auto value = [&](std::uint64_t column) { return Half::widen(bits(column / shard, row, column % shard)); };
+    const auto value = [&](std::uint64_t column) {
+      const ColumnSource source = source_of_column(spec, members.size(), column);
+      return Half::widen(bits(source.member, row, source.column));
+    };
     std::vector<std::uint64_t> order(columns);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](std::uint64_t a, std::uint64_t b) {
@@ -49,14 +54,15 @@ void AllReduceProgram::fill_top_k(unsigned call, unsigned rank) {
       put(t.expected, indices + (row * spec.k + i) * 4, order[i], 4);
     }
   }
+  const detail::ColumnShares shares = detail::column_shares(columns, shard, members.size(), spec.even_shards);
   const detail::TopKWork work{.input = memory + input,
                               .values = memory + values,
                               .indices = reinterpret_cast<std::int32_t*>(memory + indices),
                               .input_stride = shard * 2,
                               .rows = static_cast<std::uint32_t>(spec.rows),
                               .k = spec.k,
-                              .shard_columns = static_cast<std::uint32_t>(shard),
-                              .columns = static_cast<std::uint32_t>(columns),
+                              .first_column = static_cast<std::uint32_t>(shares.first(static_cast<std::uint32_t>(me))),
+                              .own_columns = static_cast<std::uint32_t>(shares.count(static_cast<std::uint32_t>(me))),
                               .parts = spec.parts,
                               .part_columns = detail::columns_of_part(shard, spec.parts)};
   if (work.lines() > world_.channel(spec.group, rank).layout.two_shot_packs)

@@ -13,12 +13,15 @@ CallSetup search(std::uint64_t columns, std::uint32_t k, std::uint64_t rows = 1)
 }
 
 // One candidate, several, and as many as two ranks have columns; the last rank has pads, or nothing else; parts of
-// rows, of which some are empty.
+// rows, of which some are empty; shards of which the first has one column more, the others a pad.
 std::vector<CallSetup> searches() {
-  std::vector<CallSetup> calls{search(3, 1), search(4, 3, 2), search(9, 1), search(20, 2), search(2, 2), search(6, 12)};
+  std::vector<CallSetup> calls{search(3, 1), search(4, 3, 2), search(9, 1), search(20, 2),
+                               search(2, 2), search(6, 12),   search(7, 3)};
   calls[1].columns = 5;
   calls[3].parts = 2;
   calls[4].columns = 2;
+  calls[6].columns = 5;
+  calls[6].even_shards = true;
   return calls;
 }
 

@@ -7,6 +7,7 @@
 #include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
+#include "ops/columns/column_numbers.hpp"
 #include "ops/top_k/top_k_kernels.hpp"
 
 namespace weft {
@@ -21,9 +22,10 @@ struct TopKWords {
   DataType type;
   std::uint32_t tag;
   std::uint64_t k, rows, shard_columns, columns;
+  bool even_shards;
   std::string text() const {
-    return fmt::format("top_k_columns {} of {} rows of {}[{}] of {} columns tag {}", k, rows, name(type), shard_columns,
-                       columns, tag);
+    return fmt::format("top_k_columns {} of {} rows of {}[{}]{} tag {}", k, rows, name(type), shard_columns,
+                       detail::text_of(columns, even_shards), tag);
   }
 };
 
@@ -36,16 +38,14 @@ class TopK : public detail::GroupCall {
     const GroupState& group = channel();
     detail::check_choice("type", args_.type, DataType::f32);
     detail::check_size("rows", args_.rows);
-    detail::check_size("shard_columns", args_.shard_columns);
     constexpr std::size_t kMostColumns = std::numeric_limits<std::int32_t>::max();
     require(args_.shard_columns <= kMostColumns, "shard_columns: {} is not between 0 and {}", args_.shard_columns,
             kMostColumns);
-    const std::size_t most = args_.shard_columns * static_cast<std::size_t>(group.size());
-    require(args_.columns <= most, "columns: {} is not between 0 and {}, the size · shard_columns", args_.columns,
-            most);
-    columns_ = args_.columns != 0 ? args_.columns : most;
-    require(columns_ <= kMostColumns, "columns: {} of all ranks are not between 0 and {}", columns_, kMostColumns);
-    const std::size_t most_k = std::min({kMaxCandidates, columns_, std::size_t{group.layout().two_shot_packs}});
+    shares_ = detail::ColumnNumbers{args_.shard_columns, args_.columns, args_.even_shards}.shares(group);
+    require(shares_.all <= kMostColumns, "columns: {} of all ranks are not between 0 and {}", shares_.all,
+            kMostColumns);
+    const std::size_t most_k =
+        std::min({kMaxCandidates, std::size_t{shares_.all}, std::size_t{group.layout().two_shot_packs}});
     require(args_.k >= 1 && args_.k <= most_k, "k: {} is not between 1 and {}", args_.k, most_k);
     detail::check_launch(group, args_.launch, detail::kTopKThreads);
     group.communicator().fabric().check_stream(stream());
@@ -64,20 +64,22 @@ class TopK : public detail::GroupCall {
     const std::uint64_t room = channel().layout().two_shot_packs;
     if (parts_ * args_.k > room) parts_ = 1;
     step_rows_ = room / (parts_ * args_.k);
-    return {
-        detail::fingerprint("top_k_columns", args_.rows, args_.shard_columns, columns_, args_.k, args_.type, args_.tag),
-        TopKWords{.type = args_.type,
-                  .tag = args_.tag,
-                  .k = args_.k,
-                  .rows = args_.rows,
-                  .shard_columns = args_.shard_columns,
-                  .columns = columns_}};
+    return {detail::fingerprint("top_k_columns", args_.rows, args_.shard_columns, shares_.all, args_.even_shards,
+                                args_.k, args_.type, args_.tag),
+            TopKWords{.type = args_.type,
+                      .tag = args_.tag,
+                      .k = args_.k,
+                      .rows = args_.rows,
+                      .shard_columns = args_.shard_columns,
+                      .columns = shares_.all,
+                      .even_shards = args_.even_shards}};
   }
 
   template <class Run>
   void each_step(Run run) const {
     const auto kernel = detail::find_kernel(detail::TopKQuery{.type = args_.type, .one = args_.k == 1});
     const std::size_t element = size_of(args_.type);
+    const auto rank = static_cast<std::uint32_t>(channel().rank());
     std::size_t done = 0;
     do {
       const std::size_t rows = std::min<std::size_t>(args_.rows - done, step_rows_);
@@ -90,8 +92,8 @@ class TopK : public detail::GroupCall {
                                   .input_stride = input_.stride,
                                   .rows = static_cast<std::uint32_t>(rows),
                                   .k = static_cast<std::uint32_t>(args_.k),
-                                  .shard_columns = static_cast<std::uint32_t>(args_.shard_columns),
-                                  .columns = static_cast<std::uint32_t>(columns_),
+                                  .first_column = static_cast<std::uint32_t>(shares_.first(rank)),
+                                  .own_columns = static_cast<std::uint32_t>(shares_.count(rank)),
                                   .parts = parts_,
                                   .part_columns = detail::columns_of_part(args_.shard_columns, parts_)};
       run({.call = {}, .bound = kernel.with(work), .blocks = blocks(rows), .threads = threads(work.part_columns)});
@@ -117,7 +119,7 @@ class TopK : public detail::GroupCall {
   }
 
   const TopKColumnsArgs& args_;
-  std::size_t columns_ = 0;
+  detail::ColumnShares shares_{};
   std::uint32_t parts_ = 1;
   std::uint64_t step_rows_ = 0;
   Extent input_{};

@@ -16,10 +16,10 @@ struct TopKWork {
   std::int32_t* indices;
   std::uint64_t input_stride;  // bytes
   std::uint32_t rows, k;
-  std::uint32_t shard_columns;  // of each rank
-  std::uint32_t columns;        // of all ranks, without pads
-  std::uint32_t parts;          // of a row on one rank: each has a list of its own
-  std::uint32_t part_columns;   // whole packs
+  std::uint32_t first_column;  // of this rank, among all ranks'
+  std::uint32_t own_columns;   // of this rank, without pads
+  std::uint32_t parts;         // of a row on one rank: each has a list of its own
+  std::uint32_t part_columns;  // whole packs
 
   // Lines of one rank's candidates.
   WEFT_FN std::uint64_t lines() const { return std::uint64_t{rows} * parts * k; }

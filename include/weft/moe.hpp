@@ -88,6 +88,9 @@ struct DispatchArgs {
   // slots, here and in the combine. 0: not known, so they take the ring. Engines know it: they pad batches to the size
   // of a captured graph.
   std::uint32_t most_tokens = 0;
+  // Of the exchange's maps of experts, 0 … MoeExchangeArgs::maps − 1: the one that the dispatch, or its send, follows.
+  // A call whose ranks differ ends with Errc::mismatch.
+  std::uint32_t map = 0;
 
   // Outputs, on the device, of MoeExchange::output_rows() rows. Rows that no token takes are not written.
   void* output = nullptr;  // [rows, hidden]
@@ -152,11 +155,11 @@ struct CombineArgs {
 //
 // A rank sends the routing of its tokens to every rank, and each token once to every rank that holds one of its
 // experts. Rows of an expert come in (source rank, token) order, the same on every run: receivers compute their places
-// from the routing. In combine a rank adds up its experts' rows of a token, in f32 and by ascending expert (the first
-// as w · y, the rest by fmaf). It rounds once to combine_type, and returns one row. The token's owner adds the rows in
-// rank order, then the residual, and rounds once. Values beyond combine_type's range become infinite, and NaN is the
-// one that sums have (ReduceOp::sum). So without weights the row of a token with one expert comes back bit for bit, −0
-// and subnormals included. Only the bits of a NaN may change.
+// from the routing. In combine a rank adds up its experts' rows of a token, in f32 and by ascending local expert (the
+// first as w · y, the rest by fmaf). It rounds once to combine_type, and returns one row. The token's owner adds the
+// rows in rank order, then the residual, and rounds once. Values beyond combine_type's range become infinite, and NaN
+// is the one that sums have (ReduceOp::sum). So without weights the row of a token with one expert comes back bit for
+// bit, −0 and subnormals included. Only the bits of a NaN may change.
 //
 // Dispatch and combine are two sequences of calls, each with the rules of a group's calls (see Group and all_reduce).
 // They may run beside each other, on two streams, if two orders hold: a handle's dispatch before its combine, and a
@@ -164,10 +167,10 @@ struct CombineArgs {
 // the GPU together; limit them with Launch::blocks. The calls of one sequence come from one thread at a time, and the
 // two sequences may have a thread each. Faults are the communicator's.
 //
-// A captured call keeps the arguments of its capture: pointers, `tokens`, `most_tokens`, the handle slot, `discard`,
-// the grid. Every replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have captured
-// the same `tokens`, but the same `most_tokens`. To replay with fewer tokens, set the ids of the others to −1. Only ids
-// and weights of those tokens travel.
+// A captured call keeps the arguments of its capture: pointers, `tokens`, `most_tokens`, `map`, the handle slot,
+// `discard`, the grid. Every replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have
+// captured the same `tokens`, but the same `most_tokens`. To replay with fewer tokens, set the ids of the others to −1.
+// Only ids and weights of those tokens travel.
 //
 // The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
 // 2603.13606). The masked layout, scales per 128 columns, and separate sends and waits are those of DeepEP's
@@ -196,10 +199,28 @@ class MoeExchange {
   // rank. Without free() the memory stays until the communicator is destroyed.
   void free();
 
-  const MoeExchangeArgs& args() const;
-  std::uint32_t local_experts() const;
-  // Global numbers of this rank's experts, in the order of the output.
-  std::span<const std::uint32_t> experts() const;
+  // Experts move: the maps from `first_map` on become these, [maps, ranks, places] as in
+  // MoeExchangeArgs::experts_of_rank, of 1 to all maps. Collective like create(), by ranks that have made the same
+  // dispatches before: it is one of the sequence of dispatches. Dispatches behind it in the order of `stream` take the
+  // new maps. Graphs that were captured, and recordings that were made before, do so, too: a map keeps its address.
+  // Order dispatches on other streams by events. CPU ranks have the new maps when it returns.
+  //
+  // Handles in flight stay valid: a wait of either half, a combine and all rounds belong to the map of their dispatch.
+  // So an expert's weights stay at its old place until the last dispatch before has been computed. They are at the new
+  // one before the first dispatch behind. Layouts, sizes and capacity do not change.
+  //
+  // After an error the old maps are in force on all ranks. Errc::invalid_argument: the exchange was made without
+  // experts_of_rank, a number is out of range, an expert has no place, or the call is recorded or captured.
+  // Errc::released: the exchange was freed, or the communicator's memory is released. A rank that rejects throws its
+  // own error, the others Errc::rendezvous with its reason. Errc::mismatch on all ranks: they give different maps, or
+  // mean different exchanges.
+  void set_experts(std::span<const std::int32_t> experts_of_rank, std::uint32_t first_map = 0, Stream stream = nullptr);
+
+  const MoeExchangeArgs& args() const;  // experts_of_rank: the maps that the next dispatch would take
+  std::uint32_t local_experts() const;  // with empty places
+  // Global numbers of this rank's experts, in the order of the output; 2^32 − 1 for an empty place. set_experts()
+  // changes them in place. Errc::invalid_argument: there is no such map.
+  std::span<const std::uint32_t> experts(std::uint32_t map = 0) const;
   std::uint32_t capacity() const;   // rows of an expert; expert_contiguous, rank_compact: of all; rank_major: of a rank
   std::size_t output_rows() const;  // of dispatch's output and combine's input
 

@@ -104,6 +104,15 @@ struct MoeExchangeArgs {
   // dispatch. A replica is an expert of its rank like any other. `experts` counts the experts that ids name; all
   // replicas together are 4096 at most.
   std::vector<std::vector<std::uint32_t>> ranks_of_expert = {};
+  // Use it instead of both if experts move while the exchange serves (MoeExchange::set_experts): the expert at each
+  // place of each rank, [maps, ranks, places], and −1 at places without one. All ranks have as many places, which are
+  // their local experts: outputs have them all, and an empty one gets no rows. In each map an expert has a place at
+  // least. With several it has replicas, in this order and also on one rank, which serve tokens as those above. All
+  // places of a map count as replicas. EPLB's physical_to_logical_map has this form.
+  std::vector<std::int32_t> experts_of_rank = {};
+  // Maps in experts_of_rank, 1 … 1024: one for each layer of the model that shares the exchange. A dispatch names its
+  // own (DispatchArgs::map).
+  std::uint32_t maps = 1;
   // Most dispatches whose combine has not ended (in halves: has not been waited for) yet; 1 … 64.
   std::uint32_t handles = 2;
   RowPath path = RowPath::automatic;  // rank_compact: not slots, and automatic is the ring alone

@@ -102,6 +102,7 @@ struct MoeLayerCall {
   const float* topk_weights = nullptr;
   std::uint32_t tokens = 0;
   std::uint32_t most_tokens = 0;   // as in DispatchArgs; by a ring rounds serve ring_rows at most
+  std::uint32_t map = 0;           // as in DispatchArgs
   const void* residual = nullptr;  // with `shared` only that reads it
   void* output = nullptr;
   void* workspace = nullptr;  // MoeLayer::workspace_bytes(), aligned to 256 bytes, for this call alone until it has run

@@ -53,10 +53,10 @@ PyHandle named(const PyExchange& self, const DispatchHandle& handle) {
 PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, nb::handle topk_ids,
                   nb::handle topk_weights, nb::handle scales, nb::handle rank_mask, nb::handle mask_ids,
                   nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens,
-                  int blocks, int threads, const nb::kwargs& outputs) {
+                  std::uint32_t map, int blocks, int threads, const nb::kwargs& outputs) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.most_tokens = most_tokens, .discard = discard, .rounds = given.rounds()};
+    DispatchArgs args{.most_tokens = most_tokens, .map = map, .discard = discard, .rounds = given.rounds()};
     take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
     take_outputs(args, shapes, tensors, output, outputs);
     return args;
@@ -66,11 +66,11 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
 
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
                        nb::handle scales, nb::handle rank_mask, nb::handle mask_ids, nb::handle stream,
-                       std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens, int blocks,
-                       int threads) {
+                       std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map,
+                       int blocks, int threads) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.most_tokens = most_tokens, .discard = discard, .rounds = given.rounds()};
+    DispatchArgs args{.most_tokens = most_tokens, .map = map, .discard = discard, .rounds = given.rounds()};
     take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
     return args;
   };
@@ -157,11 +157,12 @@ void bind_dispatch(nb::class_<PyExchange>& exchange) {
            nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
            nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("stream") = nb::none(),
            nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
+           nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
            nb::sig("def dispatch(self, output: object, input: object, topk_ids: object = None, "
                    "topk_weights: object = None, *, scales: object = None, rank_mask: object = None, "
                    "mask_ids: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
-                   "rounds: object = 1, most_tokens: int = 0, blocks: int = 0, threads: int = 0, **outputs: object) "
+                   "rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0, "
+                   "**outputs: object) "
                    "-> DispatchHandle"),
            R"doc(
 Sends this rank's tokens to the ranks of their experts, and takes the rows of this rank's own.
@@ -181,23 +182,26 @@ experts as ranks, expert r on rank r, and of as large a top_k. mask_ids: i32 of 
 discard: the handle slot taken may still wait for its combine, which is then never called.
 rounds: in which rows are sent (dispatch_send). The peers must divide alike.
 most_tokens: the most that a rank has in this call, the same on every rank; 0: not known. Up to the exchange's
-slot_tokens rows take slots instead of the ring, here and in combine.)doc")
+slot_tokens rows take slots instead of the ring, here and in combine.
+map: of the exchange's maps of experts, the same on every rank.)doc")
       .def("dispatch_send", dispatch_send, nb::arg("input"), nb::arg("topk_ids") = nb::none(),
            nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
            nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("stream") = nb::none(),
            nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def dispatch_send(self, input: object, topk_ids: object = None, topk_weights: object = None, *, "
                    "scales: object = None, rank_mask: object = None, mask_ids: object = None, stream: object = None, "
                    "tag: int = 0, discard: bool = False, "
-                   "rounds: object = 1, most_tokens: int = 0, blocks: int = 0, threads: int = 0) -> DispatchHandle"),
+                   "rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0) -> "
+                   "DispatchHandle"),
            R"doc(
 The first half of dispatch: waits for no rank. Sends and waits take turns.
 
 rounds: into which each rank's experts are divided: their number (1 to 16, as even as possible), or the experts of each
 of them, as many together as the rank has that holds most. Such a dispatch has a wait for each round, and its combine
 may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
-weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, rank_mask, mask_ids: as in dispatch.)doc")
+weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, map, rank_mask, mask_ids: as in
+dispatch.)doc")
       .def(
           "dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(), nb::arg("round") = 0,
           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,

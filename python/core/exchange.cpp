@@ -13,7 +13,8 @@ auto with_exchange_args(Use use) {
                const char* combine_type, const char* layout, std::uint32_t alignment, std::uint32_t capacity,
                const char* overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
                std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
-               std::uint32_t ring_rows, bool weights_at_combine, std::uint32_t slot_tokens) {
+               std::uint32_t ring_rows, bool weights_at_combine, std::uint32_t slot_tokens,
+               std::vector<std::int32_t> experts_of_rank, std::uint32_t maps) {
     return use(first, MoeExchangeArgs{.tokens = tokens,
                                       .hidden = hidden,
                                       .experts = experts,
@@ -31,6 +32,8 @@ auto with_exchange_args(Use use) {
                                       .weights_at_combine = weights_at_combine,
                                       .rank_of_expert = std::move(rank_of_expert),
                                       .ranks_of_expert = std::move(ranks_of_expert),
+                                      .experts_of_rank = std::move(experts_of_rank),
+                                      .maps = maps,
                                       .handles = handles,
                                       .path = value_of<RowPath>("path", path),
                                       .ring_rows = ring_rows,
@@ -40,6 +43,17 @@ auto with_exchange_args(Use use) {
 
 PyExchange created(const PyGroup& group, const MoeExchangeArgs& args) {
   return GroupedExchange{waiting([&] { return MoeExchange::create(*group, args); }), *group};
+}
+
+std::vector<std::int32_t> experts(const PyExchange& self, std::uint32_t map) {
+  const auto own = self->exchange.experts(map);
+  return {own.begin(), own.end()};
+}
+
+void set_experts(const PyExchange& self, const std::vector<std::int32_t>& experts_of_rank, std::uint32_t first_map,
+                 nb::handle stream) {
+  const Stream at = stream_of(stream, self->group);
+  waiting([&] { MoeExchange(self->exchange).set_experts(experts_of_rank, first_map, at); });
 }
 
 nb::object memory_of_exchange(int ranks, const MoeExchangeArgs& args) {
@@ -100,7 +114,8 @@ Streams, graphs, tags and errors are as in Group.)doc");
                         nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
                         nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(),
                         nb::arg("handles") = defaults.handles, nb::arg("path") = "automatic", nb::arg("ring_rows") = 0,
-                        nb::arg("weights_at_combine") = false, nb::arg("slot_tokens") = 0, doc, extra...);
+                        nb::arg("weights_at_combine") = false, nb::arg("slot_tokens") = 0,
+                        nb::arg("experts_of_rank") = std::vector<std::int32_t>(), nb::arg("maps") = 1, doc, extra...);
   };
   define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
@@ -117,6 +132,8 @@ capacity: rows of one expert (expert_contiguous, rank_compact: of all). 0: as ma
 overflow: "error", or "drop" rows for which there is no room.
 weighted: combine multiplies by the weights that dispatch was given; weights_at_combine: that combine is given itself.
 rank_of_expert: the rank of each expert; empty: even blocks. ranks_of_expert: instead, the ranks of its replicas.
+experts_of_rank: instead, for set_experts(): the expert at each place of each rank, [maps, ranks, places] in one list,
+    −1 at empty places. maps: how many, 1 … 1024; a dispatch names its own.
 handles: most dispatches whose combine has not ended, 1 … 64.
 path: "automatic" (slots up to 1024 tokens, else the ring, and slots for 128 beside it), "slots" or "ring".
 ring_rows: places for each rank's rows. slot_tokens: tokens with slots beside the ring, for calls of so many most_tokens.)doc");
@@ -128,14 +145,22 @@ Bytes that create() of these arguments takes on each of `ranks` ranks of a group
       .def(
           "free", [](const PyExchange& self) { waiting([&] { self->exchange.free(); }); },
           "Gives the memory back on all ranks. Collective like create(); later calls raise Errc.released.")
+      .def("set_experts", set_experts, nb::arg("experts_of_rank"), nb::kw_only(), nb::arg("first_map") = 0,
+           nb::arg("stream") = nb::none(),
+           nb::sig("def set_experts(self, experts_of_rank: collections.abc.Sequence[int], *, first_map: int = 0, "
+                   "stream: object = None) -> None"),
+           R"doc(
+Experts move: the maps from `first_map` on become these, one list as in create(). Collective like create(), at one place
+in the order of dispatches. Dispatches behind it on `stream` take the new maps, replays of graphs and recordings of
+before included. Handles in flight stay valid, with the map of their dispatch. After an error (Errc.mismatch: ranks give
+different maps) the old maps are in force on all ranks.)doc")
+      .def(
+          "experts_of_map", [](const PyExchange& self, std::uint32_t map) { return experts(self, map); },
+          nb::arg("map"), "Global numbers of this rank's experts in one of the maps; −1 for an empty place.")
       .def_prop_ro("local_experts", [](const PyExchange& self) { return self->exchange.local_experts(); })
       .def_prop_ro(
-          "experts",
-          [](const PyExchange& self) {
-            const auto experts = self->exchange.experts();
-            return std::vector<std::uint32_t>(experts.begin(), experts.end());
-          },
-          "Global numbers of this rank's experts, in the order of the output.")
+          "experts", [](const PyExchange& self) { return experts(self, 0); },
+          "Global numbers of this rank's experts, in the order of the output; −1 for an empty place. Those of map 0.")
       .def_prop_ro(
           "capacity", [](const PyExchange& self) { return self->exchange.capacity(); },
           "Rows of one expert; expert_contiguous, rank_compact: of all; rank_major: of one rank.")

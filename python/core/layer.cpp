@@ -336,11 +336,13 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           "run",
           [](const PyLayer& self, nb::handle output, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
              nb::handle up, nb::handle down, nb::handle workspace, nb::handle scales, nb::handle residual,
-             const char* schedule, nb::handle rounds, std::uint32_t most_tokens, nb::handle stream, std::uint32_t tag,
-             int send_num_sms, int recv_num_sms, int combine_send_num_sms, int combine_recv_num_sms, int up_num_sms,
-             int down_num_sms, bool alone_by_size, nb::handle observe, nb::handle shared, int shared_num_sms) {
+             const char* schedule, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map, nb::handle stream,
+             std::uint32_t tag, int send_num_sms, int recv_num_sms, int combine_send_num_sms, int combine_recv_num_sms,
+             int up_num_sms, int down_num_sms, bool alone_by_size, nb::handle observe, nb::handle shared,
+             int shared_num_sms) {
             run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, shared, observe},
                 {.most_tokens = most_tokens,
+                 .map = map,
                  .send_num_sms = send_num_sms,
                  .recv_num_sms = recv_num_sms,
                  .combine_send_num_sms = combine_send_num_sms,
@@ -354,15 +356,16 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           nb::arg("output"), nb::arg("input"), nb::arg("topk_ids"), nb::arg("topk_weights") = nb::none(), nb::kw_only(),
           nb::arg("up"), nb::arg("down"), nb::arg("workspace"), nb::arg("scales") = nb::none(),
           nb::arg("residual") = nb::none(), nb::arg("schedule") = "automatic", nb::arg("rounds") = 1,
-          nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("send_num_sms") = 0,
-          nb::arg("recv_num_sms") = 0, nb::arg("combine_send_num_sms") = 0, nb::arg("combine_recv_num_sms") = 0,
-          nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0, nb::arg("alone_by_size") = false,
-          nb::arg("observe") = nb::none(), nb::arg("shared") = nb::none(), nb::arg("shared_num_sms") = 0,
+          nb::arg("most_tokens") = 0, nb::arg("map") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+          nb::arg("send_num_sms") = 0, nb::arg("recv_num_sms") = 0, nb::arg("combine_send_num_sms") = 0,
+          nb::arg("combine_recv_num_sms") = 0, nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0,
+          nb::arg("alone_by_size") = false, nb::arg("observe") = nb::none(), nb::arg("shared") = nb::none(),
+          nb::arg("shared_num_sms") = 0,
           nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
                   "up: collections.abc.Callable[[ExpertGemm], object], "
                   "down: collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
                   "residual: object = None, schedule: str = 'automatic', rounds: object = 1, most_tokens: int = 0, "
-                  "stream: object = None, tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, "
+                  "map: int = 0, stream: object = None, tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, "
                   "combine_send_num_sms: int = 0, combine_recv_num_sms: int = 0, up_num_sms: int = 0, "
                   "down_num_sms: int = 0, alone_by_size: bool = False, "
                   "observe: collections.abc.Callable[[str, int, bool, int], object] | None = None, "
@@ -381,12 +384,10 @@ workspace: bytes of any tensor, workspace_bytes of them, for this call alone unt
 schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combine of different rounds at once;
 "combine_rounds", only combine beside the down GEMM; "automatic", as the tuning table for such a layer and most_tokens
 says (Config's tuning_file), plain without one. rounds: as in Exchange.dispatch_send, of the two with rounds.
-most_tokens: as in dispatch. The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size, or by the
-table. alone_by_size: those of dispatch and combine hold only for parts that GEMMs of the call run beside; the others
-are chosen by size.
+most_tokens, map: as in dispatch. The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size, or
+by the table (shared_num_sms: all). With alone_by_size those of dispatch and combine hold only beside GEMMs of the call.
 observe: for traces, called in front of each part and behind it. It takes the part's name ("dispatch wait"), its round,
-whether it begins, and its stream as an integer. It may record events there.
-shared_num_sms: as up_num_sms.)doc")
+whether it begins, and its stream as an integer. It may record events there.)doc")
       .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),
            nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
            nb::arg("down_num_sms") = 0,

@@ -87,6 +87,7 @@ void dispatch(Stack& stack) {
           rounds = given_rounds(stack);
           args.rounds = rounds.rounds();
           args.most_tokens = given_number(stack);
+          args.map = given_number(stack);
         } else {
           args.round = given_number(stack);
           args.tokens = read_handle(*tensors.handle).tokens;
@@ -168,7 +169,7 @@ const std::vector<Operator>& exchange_operators() {
       "Tensor(j!)? output_ids, Tensor(k!)? output_weights, Tensor(m!)? rank_prefix";
   static constexpr const char* kEnd = "int exchange, int options) -> ()";
   static constexpr const char* kSendEnd =
-      "int exchange, int options, bool discard, int[] rounds, int most_tokens) -> ()";
+      "int exchange, int options, bool discard, int[] rounds, int most_tokens, int map) -> ()";
   static constexpr const char* kWaitEnd = "int exchange, int options, int round) -> ()";
   static const std::vector<Operator> all = {
       {"dispatch", fmt::format("(Tensor(a!) handle, {}, {}, {}", kInputs, kOutputs, kSendEnd),

@@ -48,6 +48,7 @@ struct Mirror<weft_dispatch_args> {
     copy(c.output_weights, cpp.output_weights);
     copy(c.tokens, cpp.tokens);
     copy(c.most_tokens, cpp.most_tokens);
+    copy(c.map, cpp.map);
     copy(c.topk_ids_are_i64, cpp.topk_ids_are_i64);
     copy(c.discard, cpp.discard);
     launch_fields(c, cpp, copy);

@@ -12,6 +12,8 @@ MoeExchangeArgs definition_of(const weft_moe_exchange_args* given) {
     const auto ranks = span_at("ranks_of_expert[].ranks", of.ranks, of.count);
     args.ranks_of_expert.emplace_back(ranks.begin(), ranks.end());
   }
+  const auto experts = span_at("experts_of_rank", full.experts_of_rank, full.experts_of_rank_count);
+  args.experts_of_rank.assign(experts.begin(), experts.end());
   return args;
 }
 
@@ -75,12 +77,22 @@ weft_code weft_exchange_args(const weft_exchange* exchange, weft_moe_exchange_ar
     full.rank_of_expert_count = of.rank_of_expert.size();
     full.ranks_of_expert = exchange->ranks_of_expert.data();
     full.ranks_of_expert_count = exchange->ranks_of_expert.size();
+    full.experts_of_rank = of.experts_of_rank.data();
+    full.experts_of_rank_count = of.experts_of_rank.size();
     give("args", args, full);
   });
 }
 
 weft_code weft_exchange_local_experts(const weft_exchange* exchange, uint32_t* count) {
   return guarded([&] { at("count", count) = exchange_at(exchange).local_experts(); });
+}
+
+weft_code weft_exchange_set_experts(weft_exchange* exchange, const int32_t* experts_of_rank, size_t count,
+                                    uint32_t first_map, weft_stream stream) {
+  return guarded([&] {
+    at("exchange", exchange)
+        .exchange.set_experts(span_at("experts_of_rank", experts_of_rank, count), first_map, stream);
+  });
 }
 
 weft_code weft_exchange_experts(const weft_exchange* exchange, const uint32_t** experts) {

@@ -95,6 +95,7 @@ struct Mirror<weft_moe_layer_call> {
     copy(c.up_num_sms, cpp.up_num_sms);
     copy(c.down_num_sms, cpp.down_num_sms);
     copy(c.most_tokens, cpp.most_tokens);
+    copy(c.map, cpp.map);
     copy(c.alone_by_size, cpp.alone_by_size);
     copy(c.shared_num_sms, cpp.shared_num_sms);
   }

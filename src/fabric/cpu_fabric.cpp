@@ -81,6 +81,7 @@ class CpuFabric final : public Fabric {
     if (bytes != 0) std::memcpy(to, from, bytes);  // `from` may be null for an empty list
   }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override { std::memset(to, value, bytes); }
+  void write_behind(Stream, void* to, const void* from, std::size_t bytes) override { write(to, from, bytes); }
   void read(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void push(Pack* to, const std::vector<Pack>& packs) override {
     for (std::size_t i = 0; i < packs.size(); ++i) CpuThread::store(to + i, packs[i]);

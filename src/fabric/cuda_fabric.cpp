@@ -84,9 +84,6 @@ class CudaFabric final : public Fabric {
       return;
     }
     // NCCL frees windows beside kernels that use them. A kernel that reads freed memory ends CUDA in this process.
-    const auto at_most_a_day = [](std::chrono::nanoseconds time) {
-      return std::min<std::chrono::nanoseconds>(time, std::chrono::hours(24));
-    };
     if (!comes_to_rest(device_, at_most_a_day(call_deadline_) + at_most_a_day(deadline_) / 2)) {
       if (nccl_ != nullptr) nccl_->keep();
       keep_windows();
@@ -182,7 +179,6 @@ class CudaFabric final : public Fabric {
     }
     return lasting_[index];
   }
-
   std::byte* multicast() const override {
     return windows_.empty() || windows_.front() == nullptr ? nullptr : windows_.front()->multicast();
   }
@@ -196,8 +192,12 @@ class CudaFabric final : public Fabric {
 
   void write(void* to, const void* from, std::size_t bytes) override {
     const SetupScope scope(device_);
-    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync to the GPU");
+    write_behind(stream_, to, from, bytes);
     check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+  void write_behind(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    const SetupScope scope(device_);  // from pageable memory: CUDA has read it when it returns
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync to the GPU");
   }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override {
     const SetupScope scope(device_);

@@ -82,6 +82,8 @@ class Fabric {
   // Into control memory or this rank's own window; done on return.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill(void* to, std::uint8_t value, std::size_t bytes) = 0;
+  // The same as write(), in the order of `stream`; `from` is read before it returns.
+  virtual void write_behind(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
   // Out of this rank's own window.
   virtual void read(void* to, const void* from, std::size_t bytes) = 0;
   // Into any window, by the same kind of store that operations use; done on return.

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "kernel/cuda_error.hpp"
@@ -35,5 +36,9 @@ void wait_for_rest(int device, std::chrono::nanoseconds limit);
 // The same, for destructors. False, and a warning, if it takes longer or cannot be known. True also if CUDA itself has
 // ended.
 bool comes_to_rest(int device, std::chrono::nanoseconds limit) noexcept;
+// For sums of limits, which may each be as long as time has numbers.
+inline std::chrono::nanoseconds at_most_a_day(std::chrono::nanoseconds time) {
+  return std::min<std::chrono::nanoseconds>(time, std::chrono::hours(24));
+}
 
 }  // namespace weft::detail

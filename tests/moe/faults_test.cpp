@@ -65,6 +65,13 @@ std::vector<OtherExchange> other_exchanges() {
            },
            [](auto& a) {
              a.ranks_of_expert = {{0}, {1, 2}, {0}, {0}, {0}, {0}, {0}, {0}};
+           }},
+          {"rank_of_expert ", [](auto& a) { a.experts_of_rank[8] = 5; },
+           [](auto& a) { a.experts_of_rank = {0, 1, 2, 3, 4, 5, 6, 7, -1}; }},
+          {"maps 2", [](auto& a) { a.maps = 2; },
+           [](auto& a) {
+             a.experts_of_rank.assign(54, 0);
+             for (int place = 0; place < 54; ++place) a.experts_of_rank[static_cast<std::size_t>(place)] = place % 8;
            }}};
 }
 

@@ -33,9 +33,9 @@ std::size_t window_of(const Written& w) {
   const std::size_t result = w.args.hidden * 2;
   const std::size_t combine = words + lines(2 * n * slots * result) + lines(2 * n * ring * result) + weights;
   const std::size_t tables = lines(n * b * 4) + lines(n * b * k * 8) + lines(b * 16);
-  const bool lists = !w.args.ranks_of_expert.empty();
+  const bool lists = !w.args.ranks_of_expert.empty() || !w.args.experts_of_rank.empty();
   const std::size_t map = lines(8 * w.replicas) + lines(lists ? 4 * (w.args.experts + 1) : 0);
-  return dispatch + combine + w.args.handles * tables + map;
+  return dispatch + combine + w.args.handles * tables + w.args.maps * map;
 }
 
 // 19 tokens, 9 experts: no number is a multiple of another.
@@ -63,6 +63,9 @@ std::vector<Written> written_out() {
   all.back().args.rank_of_expert = {1, 1, 1, 1, 1, 1, 1, 1, 0};
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 9, .replicas = 11, .row = 4352 + 2 * 128});
   all.back().args.ranks_of_expert = {{0, 1}, {0, 1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}};
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 40, .replicas = 80, .row = 4352 + 2 * 128});
+  all.back().args.maps = 3;
+  for (int place = 0; place < 240; ++place) all.back().args.experts_of_rank.push_back(place % 80 < 9 ? place % 80 : -1);
   all.push_back({.args = odd_exchange(), .ranks = 3, .most_local = 3, .replicas = 9, .row = 4352 + 2 * 128});
   all.back().ring_row = 35 * 128;  // 48 + 4352
   all.back().args.tokens = 70;

@@ -277,6 +277,27 @@ class Case:
         exchange.combine(results, rows, handle, self.tokens)
         return [rows, results, *outputs.values()]
 
+    def moved(self) -> tuple[weft.torch.Exchange, torch.Tensor]:
+        """An exchange whose experts have moved in map 1, and rows for its output."""
+        self.exchanged()
+        if not hasattr(self, "of_places"):
+            places = torch.arange(8 * self.group.size).view(self.group.size, 8) % 6
+            self.maps = torch.stack([places, places.flip(0, 1)])
+            definition = {"tokens": 4, "hidden": 64, "experts": 6, "top_k": 2, "handles": 64, "maps": 2}
+            before = torch.stack([places, places]).flatten().tolist()
+            self.of_places = weft.torch.Exchange(self.group, **definition, experts_of_rank=before)
+            self.of_places.set_experts(self.maps[1], first_map=1)
+        exchange = self.of_places
+        return exchange, torch.zeros(exchange.output_rows, 64, dtype=torch.bfloat16, device=self.device)
+
+    def experts_that_moved(self) -> list[torch.Tensor]:
+        exchange, rows = self.moved()
+        counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
+        results = torch.empty_like(self.tokens)
+        handle = exchange.dispatch(rows, self.tokens, self.topk_ids, self.topk_weights, counts=counts, map=1)
+        exchange.combine(results, rows, handle, self.tokens)
+        return [rows, counts, results]
+
     def dispatch_and_combine(self) -> list[torch.Tensor]:
         exchange, rows, ids, weights, results = self.exchanged()
         counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
@@ -348,4 +369,5 @@ NAMES = [
     "rounds_of_an_exchange",
     "rows_by_mask",
     "compact_rows",
+    "experts_that_moved",
 ]

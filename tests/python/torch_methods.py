@@ -118,6 +118,16 @@ def through_core(case: Case, name: str) -> list[bytes]:
         handle = made.exchange.dispatch(rows_of_all, case.tokens, case.topk_ids, case.topk_weights, **named)
         made.exchange.combine(results, rows_of_all, handle, case.tokens)
         return [bits(rows_of_all), bits(results), *(array.tobytes() for array in named.values())]
+    if name == "experts_that_moved":  # in an exchange that is made with the maps
+        _, rows_of_all = case.moved()
+        of = {"tokens": 4, "hidden": 64, "experts": 6, "top_k": 2, "maps": 2}
+        exchange = weft.Exchange.create(core, **of, experts_of_rank=case.maps.flatten().tolist())
+        counts, results = np.empty(exchange.local_experts, np.int32), torch.empty_like(case.tokens)
+        given = case.tokens, case.topk_ids, case.topk_weights
+        handle = exchange.dispatch(rows_of_all, *given, counts=counts, map=1)
+        exchange.combine(results, rows_of_all, handle, case.tokens)
+        exchange.free()
+        return [bits(rows_of_all), counts.tobytes(), bits(results)]
     if name == "rows_by_mask":  # by ids that say the same
         made, rows_of_all, mask = case.masked()
         exchange, counts, offsets = made.exchange, np.empty(1, np.int32), np.empty(2, np.int32)

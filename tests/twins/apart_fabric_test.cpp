@@ -53,6 +53,9 @@ class ApartFabric final : public Fabric {
   std::byte* lasting(int number) override { return near_->lasting(number); }
   void write(void* to, const void* from, std::size_t bytes) override { near_->write(to, from, bytes); }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override { near_->fill(to, value, bytes); }
+  void write_behind(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    near_->write_behind(stream, to, from, bytes);
+  }
   void read(void* to, const void* from, std::size_t bytes) override { near_->read(to, from, bytes); }
   void push(Pack* to, const std::vector<Pack>& packs) override { near_->push(to, packs); }
   FaultRecord record(FaultKind kind) const override { return near_->record(kind); }

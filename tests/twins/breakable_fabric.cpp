@@ -75,6 +75,9 @@ class BreakableFabric final : public Fabric {
   std::byte* lasting(int number) override { return sound_->lasting(number); }
   std::byte* window(int number, int rank) const override { return sound_->window(number, rank); }
   void write(void* to, const void* from, std::size_t bytes) override { sound_->write(to, from, bytes); }
+  void write_behind(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    sound_->write_behind(stream, to, from, bytes);
+  }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override {
     if (rank_ == broken.fills_of) throw Error(Errc::system, "the machine fills no memory");
     sound_->fill(to, value, bytes);

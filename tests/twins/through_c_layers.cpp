@@ -65,6 +65,7 @@ weft_moe_layer_call c_of(const MoeLayerCall& call) {
   c.rounds = call.rounds.count;
   c.tokens = call.tokens;
   c.most_tokens = call.most_tokens;
+  c.map = call.map;
   c.topk_ids_are_i64 = call.topk_ids_are_i64;
   c.tag = call.tag;
   c.schedule = number(call.schedule);

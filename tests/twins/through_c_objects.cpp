@@ -27,6 +27,7 @@ weft_dispatch_args c_of(const DispatchArgs& args) {
   c.rounds_experts = args.rounds.experts;
   c.round = args.round;
   c.most_tokens = args.most_tokens;
+  c.map = args.map;
   c.rank_mask = args.rank_mask;
   c.mask_ids = args.mask_ids;
   c.rank_prefix = args.rank_prefix;
@@ -87,6 +88,9 @@ struct Definition {
     c.path = number(args.path);
     c.ring_rows = args.ring_rows;
     c.slot_tokens = args.slot_tokens;
+    c.maps = args.maps;
+    c.experts_of_rank = args.experts_of_rank.data();
+    c.experts_of_rank_count = args.experts_of_rank.size();
   }
   std::vector<weft_expert_ranks> ranks;
   weft_moe_exchange_args c = init(weft_moe_exchange_args_init);
@@ -213,6 +217,17 @@ std::uint32_t __wrap__ZNK4weft11MoeExchange13local_expertsEv(const MoeExchange* 
   std::uint32_t number = 0;
   call_c(weft_exchange_local_experts, handle_of<const weft_exchange>(*exchange), &number);
   return number;
+}
+
+void __real__ZN4weft11MoeExchange11set_expertsESt4spanIKiLm18446744073709551615EEjP11CUstream_st(
+    MoeExchange*, std::span<const std::int32_t>, std::uint32_t, Stream);
+void __wrap__ZN4weft11MoeExchange11set_expertsESt4spanIKiLm18446744073709551615EEjP11CUstream_st(
+    MoeExchange* exchange, std::span<const std::int32_t> experts, std::uint32_t first_map, Stream stream) {
+  if (in_c)
+    return __real__ZN4weft11MoeExchange11set_expertsESt4spanIKiLm18446744073709551615EEjP11CUstream_st(
+        exchange, experts, first_map, stream);
+  call_c(weft_exchange_set_experts, handle_of<weft_exchange>(*exchange), experts.data(), experts.size(), first_map,
+         stream);
 }
 
 Recording __real__ZN4weft9Recording7captureERKNS_12CommunicatorERKSt8functionIFvvEE(const Communicator&,

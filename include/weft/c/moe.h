@@ -54,7 +54,9 @@ typedef struct weft_moe_exchange_args {
   const weft_expert_ranks* ranks_of_expert;  // [ranks_of_expert_count]
   size_t ranks_of_expert_count;
   uint32_t slot_tokens;
-  uint32_t reserved;  // 0
+  uint32_t maps;
+  const int32_t* experts_of_rank;  // [experts_of_rank_count]
+  size_t experts_of_rank_count;
 } weft_moe_exchange_args;
 weft_code weft_moe_exchange_args_init(weft_moe_exchange_args* args, size_t size);
 
@@ -79,7 +81,11 @@ void weft_exchange_destroy(weft_exchange* exchange);
 // The exchange's definition. Its tables belong to the exchange and stay as long as this handle.
 weft_code weft_exchange_args(const weft_exchange* exchange, weft_moe_exchange_args* args);
 weft_code weft_exchange_local_experts(const weft_exchange* exchange, uint32_t* count);
-// `experts`: [local experts]. They belong to the exchange and stay as long as this handle.
+// `experts_of_rank`: [count], from map `first_map` on.
+weft_code weft_exchange_set_experts(weft_exchange* exchange, const int32_t* experts_of_rank, size_t count,
+                                    uint32_t first_map, weft_stream stream);
+// `experts`: [maps, local experts]. They belong to the exchange and stay as long as this handle, set_experts changes
+// them in place.
 weft_code weft_exchange_experts(const weft_exchange* exchange, const uint32_t** experts);
 weft_code weft_exchange_capacity(const weft_exchange* exchange, uint32_t* rows);
 weft_code weft_exchange_output_rows(const weft_exchange* exchange, size_t* rows);
@@ -120,7 +126,7 @@ typedef struct weft_dispatch_args {
   uint32_t rounds;                 // ExpertRounds::count
   uint32_t round;
   uint32_t most_tokens;
-  uint32_t reserved;  // 0
+  uint32_t map;
   const uint8_t* rank_mask;
   int32_t* mask_ids;
   int32_t* rank_prefix;

@@ -116,6 +116,8 @@ typedef struct weft_moe_layer_call {
   weft_flag alone_by_size;
   int32_t shared_num_sms;
   weft_shared_rows shared;  // or null
+  uint32_t map;
+  uint32_t reserved;  // 0
 } weft_moe_layer_call;
 weft_code weft_moe_layer_call_init(weft_moe_layer_call* call, size_t size);
 

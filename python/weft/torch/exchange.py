@@ -39,6 +39,14 @@ class Exchange:
         """Gives the memory back on all ranks. Collective."""
         self.exchange.free()
 
+    def set_experts(self, experts_of_rank: torch.Tensor | Sequence[int], *, first_map: int = 0) -> None:
+        """Experts move, for dispatches behind this on the current stream. Collective; never captured or compiled.
+
+        experts_of_rank: integers [maps, ranks, places] of any shape, as EPLB's physical_to_logical_map.
+        """
+        given = experts_of_rank.flatten().tolist() if isinstance(experts_of_rank, torch.Tensor) else experts_of_rank
+        self.exchange.set_experts(given, first_map=first_map, stream=operators.CURRENT_STREAM)
+
     def dispatch(
         self,
         output: torch.Tensor,
@@ -52,6 +60,7 @@ class Exchange:
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
         most_tokens: int = 0,
+        map: int = 0,
         blocks: int = 0,
         threads: int = 0,
         **outputs: torch.Tensor | None,
@@ -63,7 +72,7 @@ class Exchange:
         """
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask)
-        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens
+        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
         return handle
 
@@ -79,13 +88,14 @@ class Exchange:
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
         most_tokens: int = 0,
+        map: int = 0,
         blocks: int = 0,
         threads: int = 0,
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask)
-        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens
+        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
 

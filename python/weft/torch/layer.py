@@ -139,6 +139,7 @@ class MoeLayer:
         schedule: str = "automatic",
         rounds: int | Sequence[int] = 1,
         most_tokens: int = 0,
+        map: int = 0,
         alone_by_size: bool = False,
         tag: int = 0,
         observe: Callable[[str, int, bool, int], object] | None = None,
@@ -156,7 +157,7 @@ class MoeLayer:
             workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=input.device)
         options: dict[str, Any] = {"schedule": schedule, "rounds": rounds, "most_tokens": most_tokens, "tag": tag}
         options |= num_sms
-        options["alone_by_size"] = alone_by_size
+        options |= {"alone_by_size": alone_by_size, "map": map}
         self.layer.run(
             output,
             input,

@@ -213,6 +213,7 @@ class LayerRun {
             .topk_weights = call_.topk_weights,
             .tokens = call_.tokens,
             .most_tokens = call_.most_tokens,
+            .map = call_.map,
             .output = in_workspace(layer_.memory.rows),
             .output_scales = in_workspace(layer_.memory.scales),
             .counts = counts(),

@@ -50,17 +50,25 @@ struct ExchangeWords {
   static constexpr std::string_view kKind = "exchange";
   InFlight::Side side;
   bool wait;
-  std::uint32_t tag, most_tokens, rounds;
+  std::uint32_t tag, most_tokens, map, rounds;
   std::uint32_t round;  // of this launch; detail::kNone: all, or none
   std::string text() const {
     const std::string most = most_tokens != 0 ? fmt::format(", most_tokens {}", most_tokens) : "";
+    const std::string of_map = map != 0 ? fmt::format(", map {}", map) : "";
     const std::string call =
-        wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}{}", name(side), tag, most);
+        wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}{}{}", name(side), tag, most, of_map);
     if (rounds == 1) return call;
     return round != detail::kNone ? fmt::format("{}, round {} of 0 to {}", call, round, rounds - 1)
                                   : fmt::format("{}, {} rounds", call, rounds);
   }
 };
+
+constexpr std::uint32_t map_of(const DispatchArgs& args) {
+  return args.map;
+}
+constexpr std::uint32_t map_of(const CombineArgs&) {
+  return 0;
+}
 
 // A dispatch or a combine, or a part of one.
 template <InFlight::Side side, class Args>
@@ -100,6 +108,7 @@ class HalfCall : public detail::GroupCall {
     if (handle.most_tokens != 0) {
       division = detail::fingerprint(detail::NameHash("most_tokens"), division, handle.most_tokens);
     }
+    if (map_of(args_) != 0) division = detail::fingerprint(detail::NameHash("map"), division, map_of(args_));
     sent_ = {handle, detail::fingerprint(name(side), args_.tag, division), rounds_};
   }
   detail::CallName call_name(Phases phases) const {
@@ -109,6 +118,7 @@ class HalfCall : public detail::GroupCall {
                                    .wait = phases == kWait,
                                    .tag = args_.tag,
                                    .most_tokens = sent_.handle.most_tokens,
+                                   .map = map_of(args_),
                                    .rounds = sent_.rounds.count,
                                    .round = one_round ? sent_.rounds.current : detail::kNone},
             .counted = false,
@@ -169,8 +179,9 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                       .rounds = of_grid.rounds,
                                       .tallies = grid.tallies,
                                       .compact = shape.layout == RowLayout::rank_compact};
+    const std::uint32_t map = phases != kWait ? args_.map : 0;  // a wait reads none
     run({.call = {},
-         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_),
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_, map),
                                                    .phases = phases,
                                                    .input = args_.input,
                                                    .scales = args_.scales,
@@ -305,9 +316,6 @@ const MoeExchangeArgs& MoeExchange::args() const {
 }
 std::uint32_t MoeExchange::local_experts() const {
   return state_->shape().local;
-}
-std::span<const std::uint32_t> MoeExchange::experts() const {
-  return state_->experts();
 }
 std::uint32_t MoeExchange::capacity() const {
   return state_->shape().capacity;

@@ -85,7 +85,8 @@ void check_mask_apart(const ExchangeShape& shape, const DispatchArgs& args) {
 
 // Whether an id of the exchange is a rank, and a token may name all of them.
 bool has_ids_of_ranks(std::uint32_t ranks, const MoeExchangeArgs& args) {
-  if (args.experts != ranks || args.top_k != ranks || !args.ranks_of_expert.empty()) return false;
+  if (args.experts != ranks || args.top_k != ranks) return false;
+  if (!args.ranks_of_expert.empty() || !args.experts_of_rank.empty()) return false;
   for (std::uint32_t expert = 0; expert < args.rank_of_expert.size(); ++expert)
     if (args.rank_of_expert[expert] != expert) return false;
   return true;
@@ -110,6 +111,7 @@ void check_ids(const GroupState& group, const MoeExchangeArgs& of, const Dispatc
 void check_inputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args) {
   const ExchangeShape& shape = exchange.shape();
   require(args.most_tokens <= shape.tokens, "most_tokens: {} is not between 0 and {}", args.most_tokens, shape.tokens);
+  require(args.map < exchange.args().maps, "map: {} is not between 0 and {}", args.map, exchange.args().maps - 1);
   const std::uint32_t most = args.most_tokens != 0 ? args.most_tokens : shape.tokens;
   require(args.tokens <= most, "tokens: {} is not between 0 and {}", args.tokens, most);
   if (args.tokens == 0) return;

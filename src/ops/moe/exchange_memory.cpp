@@ -20,7 +20,8 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args) {
   memory.dispatch = layout.dispatch_bytes / detail::kBanks;
   const std::size_t weights = detail::late_weights_bytes(size, shape);
   memory.combine = (layout.combine_bytes - weights) / detail::kBanks;
-  memory.tables = args.handles * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map) + weights;
+  memory.tables =
+      args.handles * detail::RoutingTables::bytes(size, shape) + args.maps * detail::map_bytes(map) + weights;
   memory.window = layout.dispatch_bytes + layout.combine_bytes - weights + memory.tables;
   const bool by_rank = detail::has_joint_rows(args.layout);
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ops/moe/exchange.hpp"
@@ -28,13 +30,34 @@ inline OutputRow output_row(const MoeExchangeArgs& args) {
 
 // The homes of the experts of an exchange, and how many each rank has.
 struct ExpertMap {
-  std::vector<ExpertHome> homes;             // by replica
+  std::vector<ExpertHome> homes;             // by replica; behind the last one empty places, which get no rows
   std::vector<std::uint32_t> first_replica;  // by expert, and their end; empty if no expert has several
   std::vector<std::uint32_t> counts;         // by rank
   std::uint32_t even;                        // as in ExchangeShape
 };
 
-inline ExpertMap map_experts(std::uint32_t ranks, const MoeExchangeArgs& args) {
+// A part of MoeExchangeArgs::experts_of_rank. Every place has a replica, so that each sender counts rows for it. So
+// maps of one exchange differ in nothing that kernels take as an argument.
+inline ExpertMap map_places(std::uint32_t ranks, const MoeExchangeArgs& args, std::uint32_t number) {
+  const std::size_t size = args.experts_of_rank.size() / args.maps;
+  const std::span experts = std::span(args.experts_of_rank).subspan(number * size, size);
+  const auto places = static_cast<std::uint32_t>(size) / ranks;
+  ExpertMap map{.homes = {}, .first_replica = {}, .counts = std::vector<std::uint32_t>(ranks, places), .even = 0};
+  std::vector<std::vector<ExpertHome>> replicas(args.experts + 1);  // empty places last
+  for (std::uint32_t at = 0; at < experts.size(); ++at) {
+    const std::uint32_t expert = experts[at] >= 0 ? static_cast<std::uint32_t>(experts[at]) : args.experts;
+    replicas[expert].push_back({at / places, at % places});
+  }
+  for (const std::vector<ExpertHome>& of : replicas) {
+    map.first_replica.push_back(static_cast<std::uint32_t>(map.homes.size()));
+    map.homes.insert(map.homes.end(), of.begin(), of.end());
+  }
+  return map;
+}
+
+// `number`: of MoeExchangeArgs::maps.
+inline ExpertMap map_experts(std::uint32_t ranks, const MoeExchangeArgs& args, std::uint32_t number = 0) {
+  if (!args.experts_of_rank.empty()) return map_places(ranks, args, number);
   ExpertMap map{.homes = {}, .first_replica = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
   for (const std::vector<std::uint32_t>& replicas : args.ranks_of_expert) {
     map.first_replica.push_back(static_cast<std::uint32_t>(map.homes.size()));
@@ -56,12 +79,19 @@ inline ExpertMap map_experts(std::uint32_t ranks, const MoeExchangeArgs& args) {
   return map;
 }
 
-// The map's bytes behind the routing tables: homes, then first replicas.
+// A map's bytes behind the routing tables: homes, then first replicas.
 inline std::uint64_t homes_bytes(const ExpertMap& map) {
   return aligned_to_line(map.homes.size() * sizeof(ExpertHome));
 }
 inline std::uint64_t map_bytes(const ExpertMap& map) {
   return homes_bytes(map) + aligned_to_line(map.first_replica.size() * sizeof(std::uint32_t));
+}
+inline std::vector<std::byte> bytes_of_map(const ExpertMap& map) {
+  std::vector<std::byte> bytes(map_bytes(map));
+  std::ranges::copy(std::as_bytes(std::span(map.homes)), bytes.begin());
+  std::ranges::copy(std::as_bytes(std::span(map.first_replica)),
+                    bytes.begin() + static_cast<std::ptrdiff_t>(homes_bytes(map)));
+  return bytes;
 }
 
 // The number of rows is a multiple of this, which columns of scales need.

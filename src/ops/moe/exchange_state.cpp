@@ -17,11 +17,12 @@ namespace {
 
 constexpr std::uint32_t kMostHidden = 1u << 20;
 constexpr std::uint32_t kMostAlignment = 1024;
+constexpr std::uint32_t kMostMaps = 1024;
 
 // The values that all ranks of a group must share, as bytes to compare.
 struct AgreedExchange {
   int leader;  // world rank of the group's first
-  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment, capacity, handles, map;
+  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment, capacity, handles, map, maps;
   RowType type;
   RowCast cast;
   ScaleOrder scale_order;
@@ -36,13 +37,20 @@ struct AgreedExchange {
 std::string describe(const AgreedExchange& a) {
   return fmt::format(
       "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, handles {}, "
-      "rank_of_expert {:08x}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, weighted {}, "
+      "rank_of_expert {:08x}, maps {}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, "
+      "weighted {}, "
       "weights_at_combine {}, "
       "path {}, ring_rows {}, slot_tokens {}",
-      a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map,
+      a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map, a.maps,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
       name(a.combine_type), static_cast<int>(a.overflow), a.weighted, a.weights_at_combine, name(a.path), a.ring_rows,
       a.slot_tokens);
+}
+
+std::vector<ExpertMap> all_maps(std::uint32_t ranks, const MoeExchangeArgs& args) {
+  std::vector<ExpertMap> maps;
+  for (std::uint32_t map = 0; map < args.maps; ++map) maps.push_back(map_experts(ranks, args, map));
+  return maps;
 }
 
 }  // namespace
@@ -101,10 +109,24 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
       args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "MoeExchangeArgs::alignment",
       args.alignment,
       contiguous ? fmt::format("between 1 and {}", kMostAlignment) : "1, and only contiguous experts are aligned");
+  check_argument(args.experts_of_rank.empty() || (args.rank_of_expert.empty() && args.ranks_of_expert.empty()),
+                 "MoeExchangeArgs::experts_of_rank's length", args.experts_of_rank.size(),
+                 fmt::format("0, and {} is given", args.rank_of_expert.empty() ? "ranks_of_expert" : "rank_of_expert"));
+  const std::uint32_t most_maps = args.experts_of_rank.empty() ? 1 : kMostMaps;
+  check_argument(args.maps >= 1 && args.maps <= most_maps, "MoeExchangeArgs::maps", args.maps,
+                 most_maps == 1 ? "1, and experts_of_rank is empty" : fmt::format("between 1 and {}", most_maps));
+  const std::size_t places = args.experts_of_rank.size() / args.maps;
+  check_argument(args.experts_of_rank.size() % (std::size_t{args.maps} * ranks) == 0,
+                 "MoeExchangeArgs::experts_of_rank's length", args.experts_of_rank.size(),
+                 fmt::format("a multiple of maps · ranks, {}", std::uint64_t{args.maps} * ranks));
+  check_experts_of_rank("MoeExchangeArgs::experts_of_rank", places, args.experts, args.experts_of_rank);
   std::uint64_t replicas = args.ranks_of_expert.empty() ? args.experts : 0;
+  if (places != 0) replicas = places;
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) replicas += holders.size();
-  check_argument(replicas <= kMaxExperts, "MoeExchangeArgs::ranks_of_expert: replicas", replicas,
-                 fmt::format("{} at most", kMaxExperts));
+  check_argument(replicas <= kMaxExperts,
+                 args.experts_of_rank.empty() ? "MoeExchangeArgs::ranks_of_expert: replicas"
+                                              : "MoeExchangeArgs::experts_of_rank: places",
+                 replicas, fmt::format("{} at most", kMaxExperts));
   check_argument(!has_ring(args) || replicas <= kMostTallyWords, "MoeExchangeArgs::experts with all replicas", replicas,
                  fmt::format("{} at most on the ring path", kMostTallyWords));
   const std::uint32_t groups = args.cast == RowCast::none ? 0 : args.hidden / kScaleColumns;
@@ -179,11 +201,13 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeE
   mine.alignment = args.alignment;
   mine.capacity = args.capacity;
   mine.handles = args.handles;
+  mine.maps = args.maps;
   for (const std::uint32_t rank : args.rank_of_expert) mine.map = fingerprint("map", mine.map, rank);
   for (const std::vector<std::uint32_t>& ranks : args.ranks_of_expert) {
     mine.map = fingerprint("replicas", mine.map, static_cast<std::uint32_t>(ranks.size()));
     for (const std::uint32_t rank : ranks) mine.map = fingerprint("map", mine.map, rank);
   }
+  for (const std::int32_t expert : args.experts_of_rank) mine.map = fingerprint("places", mine.map, expert);
   mine.type = args.type;
   mine.cast = args.cast;
   mine.scale_order = args.scale_order;
@@ -212,21 +236,30 @@ ExchangeState::ExchangeState(GroupState& group, const MoeExchangeArgs& args, int
       slot_(slot),
       number_(number),
       args_(args),
-      map_(map_experts(static_cast<std::uint32_t>(group.size()), args)),
-      shape_(
-          make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()), args, map_)),
+      maps_(all_maps(static_cast<std::uint32_t>(group.size()), args)),
+      shape_(make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()), args,
+                        maps_.front())),
       layout_(make_exchange_layout(static_cast<std::uint32_t>(group.size()), shape_)),
+      experts_(std::size_t{args.maps} * shape_.local, kNone),
       dispatch_(group.communicator(), kMaxGroups - 1 - 2 * slot, group.members(), group.rank(), window(), 0,
                 channel_layout(layout_.dispatch_bytes, layout_, shape_)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * slot, group.members(), group.rank(), window(),
                layout_.dispatch_bytes, channel_layout(layout_.combine_bytes, layout_, shape_)),
       in_flight_(number + 1, args.handles) {
-  const bool replicated = !map_.first_replica.empty();
+  for (std::uint32_t map = 0; map < args.maps; ++map) number_experts(map);
+}
+
+void ExchangeState::number_experts(std::uint32_t map) {
+  const ExpertMap& of = maps_[map];
+  const std::span own = std::span(experts_).subspan(std::size_t{map} * shape_.local, shape_.local);
+  std::ranges::fill(own, kNone);
   for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {
-    const std::uint32_t first = replicated ? map_.first_replica[expert] : expert;
-    const std::uint32_t end = replicated ? map_.first_replica[expert + 1] : expert + 1;
+    const bool replicated = !of.first_replica.empty();
+    const std::uint32_t first = replicated ? of.first_replica[expert] : expert;
+    const std::uint32_t end = replicated ? of.first_replica[expert + 1] : expert + 1;
     for (std::uint32_t replica = first; replica < end; ++replica) {
-      if (map_.homes[replica].rank == static_cast<std::uint32_t>(group.rank())) experts_.push_back(expert);
+      const ExpertHome home = of.homes[replica];
+      if (home.rank == static_cast<std::uint32_t>(group_.rank())) own[home.local] = expert;
     }
   }
 }
@@ -236,7 +269,7 @@ std::size_t ExchangeState::tables_bytes() const {
 }
 
 std::size_t ExchangeState::needed_bytes() const {
-  return tables_offset() + tables_bytes() + map_bytes(map_);
+  return tables_offset() + tables_bytes() + maps_.size() * map_bytes(maps_.front());
 }
 
 std::byte* ExchangeState::memory() const {
@@ -252,10 +285,14 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   fabric.fill(tables, 0xff, tables_bytes());
   // The headers' zeros: a combine whose dispatch came before release() finds no tokens.
   fabric.fill(headers(), 0, args_.handles * sizeof(RoutingHeader));
-  std::byte* const homes = tables + tables_bytes();
-  fabric.write(homes, map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
-  if (map_.first_replica.empty()) return;
-  fabric.write(homes + homes_bytes(map_), map_.first_replica.data(), map_.first_replica.size() * sizeof(std::uint32_t));
+  for (std::uint32_t map = 0; map < maps_.size(); ++map) {
+    const std::vector<std::byte> bytes = bytes_of_map(maps_[map]);
+    fabric.write(map_memory(map), bytes.data(), bytes.size());
+  }
+}
+
+std::byte* ExchangeState::map_memory(std::uint32_t map) const {
+  return memory() + tables_offset() + tables_bytes() + map * map_bytes(maps_[map]);
 }
 
 RoutingHeader* ExchangeState::headers() const {
@@ -269,16 +306,16 @@ void ExchangeState::set_released() {
   combine_.set_released();
 }
 
-ExchangeView ExchangeState::view(std::uint32_t handle_slot, bool ring) const {
+ExchangeView ExchangeState::view(std::uint32_t handle_slot, bool ring, std::uint32_t map) const {
   const auto ranks = static_cast<std::uint32_t>(group_.size());
   std::byte* const tables = memory() + tables_offset();
   const ExchangeShape shape = shape_.of_call(ring);
   return {.shape = shape,
           .areas = layout_.areas(ring),
-          .homes = reinterpret_cast<const ExpertHome*>(tables + tables_bytes()),
-          .first_replica = map_.first_replica.empty()
+          .homes = reinterpret_cast<const ExpertHome*>(map_memory(map)),
+          .first_replica = maps_[map].first_replica.empty()
                                ? nullptr
-                               : reinterpret_cast<const std::uint32_t*>(tables + tables_bytes() + homes_bytes(map_)),
+                               : reinterpret_cast<const std::uint32_t*>(map_memory(map) + homes_bytes(maps_[map])),
           .tables = RoutingTables::at(headers() + handle_slot,
                                       tables + handle_slot * RoutingTables::bytes(ranks, shape_), ranks, shape)};
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "comm/state.hpp"
@@ -18,6 +19,9 @@ namespace weft::detail {
 // Throws Errc::invalid_argument with the argument's name.
 void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args);
 void check_exchange(const GroupState& group, const MoeExchangeArgs& args);
+// A map of `experts`, or several one behind the other, with `size` places in each. `name`: of the argument.
+void check_experts_of_rank(const char* name, std::size_t size, std::uint32_t experts,
+                           std::span<const std::int32_t> maps);
 // Collective over the world; throws on all ranks if the ranks of one group differ.
 void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeExchangeArgs& args);
 
@@ -40,7 +44,11 @@ class ExchangeState final : public Tenant {
   bool takes_ring(std::uint32_t most_tokens) const {
     return shape_.ring_rows != 0 && (most_tokens == 0 || most_tokens > shape_.slots);
   }
-  std::span<const std::uint32_t> experts() const { return experts_; }
+  std::span<const std::uint32_t> experts(std::uint32_t map) const {
+    return std::span(experts_).subspan(std::size_t{map} * shape_.local, shape_.local);
+  }
+  // Local: from now on dispatches behind `stream` take these maps, which have been checked. If it throws, the old ones.
+  void set_experts(std::span<const std::int32_t> experts_of_rank, std::uint32_t first_map, Stream stream);
   GroupState& dispatch_channel() { return dispatch_; }
   GroupState& combine_channel() { return combine_; }
   const GroupState& dispatch_channel() const { return dispatch_; }
@@ -56,7 +64,7 @@ class ExchangeState final : public Tenant {
   InFlight& in_flight() { return in_flight_; }
   const InFlight& in_flight() const { return in_flight_; }
 
-  ExchangeView view(std::uint32_t handle_slot, bool ring) const;
+  ExchangeView view(std::uint32_t handle_slot, bool ring, std::uint32_t map = 0) const;
   LateWeights late_weights(const float* given, const DispatchHandle& handle) const;
   // This rank's word that is 1 once a dispatch has failed here.
   const detail::BlockWord* dispatch_admitted() const { return dispatch_.call(0).local->admitted; }
@@ -65,17 +73,19 @@ class ExchangeState final : public Tenant {
   std::size_t tables_offset() const { return layout_.dispatch_bytes + layout_.combine_bytes; }
   std::size_t tables_bytes() const;
   std::byte* memory() const;
+  std::byte* map_memory(std::uint32_t map) const;
   RoutingHeader* headers() const;  // by handle slot
+  void number_experts(std::uint32_t map);
 
   GroupState& group_;
   int slot_;
   std::uint64_t number_;
   bool freed_ = false;
   MoeExchangeArgs args_;
-  ExpertMap map_;
+  std::vector<ExpertMap> maps_;
   ExchangeShape shape_;
   ExchangeLayout layout_;
-  std::vector<std::uint32_t> experts_;
+  std::vector<std::uint32_t> experts_;  // [maps, local]
   std::size_t window_bytes_ = 0;
   GroupState dispatch_, combine_;
   InFlight in_flight_;

@@ -267,6 +267,7 @@ std::vector<Setup> large_round_setups();
 std::vector<Setup> small_ring_setups();
 std::vector<Setup> large_ring_setups();
 std::vector<Setup> small_compact_setups();
+std::vector<Setup> place_setups();
 std::vector<Setup> large_compact_setups();
 
 }  // namespace weft::sim

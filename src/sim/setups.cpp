@@ -76,6 +76,7 @@ const std::vector<Setup>& all_setups() {
     add(large_round_setups());
     add(large_ring_setups());
     add(large_compact_setups());
+    add(place_setups());
     add(large_norm_setups());
     add(large_multimem_setups());
     return all;

@@ -22,7 +22,7 @@ def places_of(ids: npt.NDArray[np.int32], experts: list[int], rank: int) -> npt.
     chosen = np.full_like(ids, -1)
     for token, k in np.ndindex(*ids.shape):
         replicas = [place for place, expert in enumerate(experts) if expert == ids[token, k]]
-        if replicas:
+        if ids[token, k] >= 0:
             chosen[token, k] = replicas[(rank + token) % len(replicas)]
     return chosen
 
@@ -43,7 +43,7 @@ def test_maps_follow_each_other(path: str) -> None:
     def work(rank: weft.Communicator) -> None:
         me = rank.rank
         moving = case.exchange(rank.world, path=path, experts_of_rank=MAPS[0] + MAPS[1], maps=2)
-        definition = {"tokens": TOKENS, "hidden": HIDDEN, "top_k": TOP_K, "path": path}
+        definition: dict[str, Any] = {"tokens": TOKENS, "hidden": HIDDEN, "top_k": TOP_K, "path": path}
         of_places = weft.Exchange.create(rank.world, experts=PLACES, **definition)
         ids = case.ids[me, : case.counts[me]].copy()
 

@@ -1,6 +1,8 @@
 #include "ops/moe/sim_arrivals.hpp"
 
+#include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -36,11 +38,15 @@ std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(u
 // The row of each expert's begin in the output of its rank; by rank: nothing.
 std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vector<Arrival>>& by_expert) const {
   const ExchangeShape& shape = plan_of(world_).shape(0);
-  std::vector<std::size_t> all, next(setup_.ranks);
-  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
-    const auto [home, local] = plan_of(world_).map().homes[expert];
+  const std::vector<detail::ExpertHome>& homes = plan_of(world_).map().homes;
+  std::vector<std::size_t> all(by_expert.size()), next(setup_.ranks);
+  std::vector<std::uint32_t> in_order(by_expert.size());  // empty places lie between experts
+  std::iota(in_order.begin(), in_order.end(), 0);
+  std::ranges::stable_sort(in_order, {}, [&](std::uint32_t expert) { return homes[expert].local; });
+  for (const std::uint32_t expert : in_order) {
+    const auto [home, local] = homes[expert];
     const bool masked = shape.layout == RowLayout::expert_masked;
-    all.push_back(masked ? std::size_t{local} * shape.capacity : next[home]);
+    all[expert] = masked ? std::size_t{local} * shape.capacity : next[home];
     next[home] += (by_expert[expert].size() + shape.alignment - 1) / shape.alignment * shape.alignment;
   }
   return all;

@@ -68,13 +68,14 @@ detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned
     earlier += spec.moving == Moving::dispatch && spec.phases != detail::kWait && spec.replays < 0;
   }
   const bool ring = takes_ring(setup_.calls[dispatch]);
+  const std::vector<std::uint32_t>& first_replica = plan_of(world_).map().first_replica;
   const ExchangeShape shape = plan_of(world_).shape(rank).of_call(ring);
   const std::size_t place = std::size_t{earlier % setup_.exchange.handles} * setup_.ranks + rank;
   return {
       .shape = shape,
       .areas = plan_of(world_).layout().areas(ring),
       .homes = plan_of(world_).map().homes.data(),
-      .first_replica = setup_.exchange.ranks_of_expert.empty() ? nullptr : plan_of(world_).map().first_replica.data(),
+      .first_replica = first_replica.empty() ? nullptr : first_replica.data(),
       .tables = RoutingTables::at(&tables_->headers[place], reinterpret_cast<std::byte*>(tables_->tables[place].data()),
                                   setup_.ranks, shape)};
 }

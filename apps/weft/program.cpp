@@ -148,16 +148,17 @@ Coarse sizes come first. When the seconds are over, the tables of the sizes so f
 the output says which are left. The same command goes on with them, also after an interruption.
 
 A table belongs to a GPU, a number of ranks and an operation. For each message size it gives the
-algorithm, and for all-reduces blocks and threads if the usual grid is slower. Norms without a table
-use that of all-reduces. A table of layers is for their columns, experts and top-k, too, and gives
-the schedule for each number of tokens. Tables for H200s and for CPU ranks are built in, none of
-layers. A communicator uses the tables of Config::tuning_file (rank 0's file for all ranks), and
-`weft info` names its table.
+algorithm, and blocks and threads if the usual grid is slower. Norms without a table use that of
+all-reduces. Gathers, scatters and crossings without a table use constants. A table of layers is for
+their columns, experts and top-k, too, and gives the schedule for each number of tokens. Tables of
+all-reduces for H200s and for CPU ranks are built in. A communicator uses the tables of
+Config::tuning_file (rank 0's file for all ranks), and `weft info` names its tables.
 
 Examples:
   weft tune                                     all GPUs; three minutes; writes tuning.json
   weft tune --quick --ranks 2 --output two.json
   weft bench all-reduce --tuning tuning.json    shows its effect
+  weft tune --operation gather
   weft tune --operation layer --model deepseek-v3 --tokens 16,64  only on GPUs, with CUTLASS
   torchrun --nproc-per-node 8 --no-python weft tune)";
 

@@ -60,8 +60,8 @@ class Group {
   int cuda_device() const;  // number of this rank's GPU; −1 on CPU ranks
   // The tuning table that serves the group's all-reduces; if it was not made for these very ranks, also the reason for
   // it: "NVIDIA H200, 4 ranks (measured)", "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200,
-  // 8 ranks". All-reduces with a norm use it, too, unless they have a table of their own: "…; norms: NVIDIA H200, 4
-  // ranks (measured)". The same on every rank of the group.
+  // 8 ranks". Norms, gathers, scatters and crossings that have a table of their own follow: "…; norms: NVIDIA H200, 4
+  // ranks (measured)". Norms without one use it, too. The same on every rank of the group.
   std::string tuning() const;
 
   // The first fault seen by this rank, without waiting for anything; empty while all is well. On GPUs an enqueued call

@@ -43,7 +43,8 @@ call that meets it; on GPUs status() and check() tell it. A fault ends the commu
           "device", [](const PyGroup& self) { return word_of(self->device()); }, "\"cpu\" or \"cuda\".")
       .def_prop_ro(
           "tuning", [](const PyGroup& self) { return self->tuning(); },
-          "The tuning table that serves all-reduces, and if it was made for other ranks, why it does.")
+          "The tuning table that serves all-reduces, and if it was made for other ranks, why it does. Tables of other "
+          "operations follow.")
       .def(
           "check", [](const PyGroup& self) { self->check(); },
           "Raises weft.Error if status() is not None. The message ends with the last calls of the group that failed.")

@@ -75,8 +75,13 @@ int Group::cuda_device() const {
 }
 std::string Group::tuning() const {
   const detail::TuningChoice& all_reduces = state().tuning();
-  const detail::TuningChoice& norms = state().tuning(detail::TunedOperation::all_reduce_rms_norm);
-  return norms.table == all_reduces.table ? all_reduces.reason : all_reduces.reason + "; norms: " + norms.reason;
+  std::string text = all_reduces.reason;
+  for (const detail::TunedKind& kind : detail::kTunedBySize) {
+    const detail::TuningChoice& choice = state().tuning(kind.operation);
+    if (choice.table == nullptr || choice.table == all_reduces.table) continue;
+    text += fmt::format("; {}: {}", kind.words, choice.reason);
+  }
+  return text;
 }
 std::optional<Fault> Group::status() const {
   return state().communicator().fault();

@@ -33,6 +33,11 @@ GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int>
       tuning_(communicator.tuning_for(size())),
       ordered_(communicator.config().order_streams) {}
 
+void GroupState::try_table(TunedOperation operation, const TuningTable* table) {
+  const auto at = static_cast<std::size_t>(operation);
+  tuning_[at] = table != nullptr ? TuningChoice{.table = table} : communicator_.tuning_for(size())[at];
+}
+
 void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   Fabric& fabric = communicator_.fabric();
   const Control control = fabric.control();

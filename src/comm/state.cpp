@@ -143,8 +143,8 @@ void CommunicatorState::agree_on_tuning() {
 
 std::array<TuningChoice, kTunedBySize.size()> CommunicatorState::tuning_for(int ranks) const {
   std::array<TuningChoice, kTunedBySize.size()> all;
-  for (const auto operation : kTunedBySize)
-    all[static_cast<std::size_t>(operation)] = choose_tuning(tuning_, processor_, ranks, operation);
+  for (const TunedKind& kind : kTunedBySize)
+    all[static_cast<std::size_t>(kind.operation)] = choose_tuning(tuning_, processor_, ranks, kind.operation);
   return all;
 }
 

@@ -40,6 +40,8 @@ class GroupState {
   const TuningChoice& tuning(TunedOperation operation = TunedOperation::all_reduce) const {
     return tuning_[static_cast<std::size_t>(operation)];
   }
+  // For a search of tables, between calls: all ranks must try the same. Null: the group's own again.
+  void try_table(TunedOperation operation, const TuningTable* table);
   // All members' windows can be reached by plain stores: Weft's own algorithms work.
   bool direct() const { return direct_; }
   // The channel of messages, which pairs of ranks use by themselves (protocol/mail.hpp).

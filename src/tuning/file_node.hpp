@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -25,14 +24,14 @@ class FileNode {
     if (!value.is_object()) throw bad(key_, value, "an object");
   }
 
-  void allow(std::initializer_list<std::string_view> keys) const {
+  void allow(const std::vector<std::string_view>& keys) const {
     for (const auto& [key, value] : value_.items())
       if (std::ranges::find(keys, key) == keys.end())
         throw bad(path(key), value, fmt::format("known; known are {}", fmt::join(keys, ", ")));
   }
   bool has(const char* key) const { return value_.contains(key); }
 
-  std::string text(const char* key, std::initializer_list<std::string_view> allowed) const {
+  std::string text(const char* key, const std::vector<std::string_view>& allowed) const {
     const nlohmann::json& value = get(key);
     if (value.is_string() && std::ranges::find(allowed, value.get<std::string>()) != allowed.end()) return value;
     throw bad(path(key), value, fmt::format("one of {}", fmt::join(allowed, ", ")));

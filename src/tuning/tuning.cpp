@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -26,7 +25,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kSchema = "weft-tuning-1";
-constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined};
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
 
 // Deeper files are no tables. Very deep ones would end the process when they are written into a message.
 constexpr int kMostNesting = 16;
@@ -46,22 +45,23 @@ json parse_json(std::string_view text, const std::string& file) {
   }
 }
 
-TuningStep read_step(const FileNode& node, TunedOperation operation, bool last, std::uint64_t before) {
-  const bool norm = operation == TunedOperation::all_reduce_rms_norm;
-  if (norm) {
-    node.allow({"up_to_bytes", "algorithm"});
-  } else {
-    node.allow({"up_to_bytes", "algorithm", "blocks", "threads"});
-  }
+// Each rank finds the sizes at which a move changes its way, so that no way may come back.
+TuningStep read_step(const FileNode& node, const TunedKind& kind, bool last, const TuningStep* before) {
+  std::vector<std::string_view> keys{"up_to_bytes", "algorithm"}, names;
+  if (kind.grids) keys.insert(keys.end(), {"blocks", "threads"});
+  node.allow(keys);
   TuningStep step;
-  if (!last) step.up_to = node.number("up_to_bytes", before + 1, std::uint64_t{1} << 60);
+  if (!last) step.up_to = node.number("up_to_bytes", before != nullptr ? before->up_to + 1 : 1, kMostBytes);
   if (last && node.has("up_to_bytes")) node.reject("up_to_bytes", "left out: the last step serves all that is larger");
-  const std::string algorithm = norm ? node.text("algorithm", {"one-shot", "two-shot"})
-                                     : node.text("algorithm", {"one-shot", "two-shot", "pipelined"});
-  for (const auto candidate : kAlgorithms)
+  for (const TunedAlgorithm one : kind.algorithms) {
+    if (!kind.is_move() || before == nullptr || one >= before->algorithm) names.push_back(name(one));
+  }
+  const std::string algorithm = node.text("algorithm", names);
+  for (const TunedAlgorithm candidate : kind.algorithms)
     if (name(candidate) == algorithm) step.algorithm = candidate;
   if (node.has("blocks")) step.blocks = static_cast<int>(node.number("blocks", 2, kMaxBlocks));
-  if (node.has("threads")) step.threads = static_cast<int>(node.number("threads", 32, 1024, 32));
+  if (node.has("threads"))
+    step.threads = static_cast<int>(node.number("threads", 32, static_cast<std::uint64_t>(kind.most_threads), 32));
   return step;
 }
 
@@ -79,22 +79,23 @@ int read_capability(const FileNode& node) {
 }
 
 TuningTable read_table(const FileNode& node) {
-  const std::string operation = node.text("operation", {"all_reduce", "all_reduce_rms_norm", "moe_layer"});
-  const bool of_layers = operation == name(TunedOperation::moe_layer);
-  if (of_layers) {
-    node.allow({"processor", "compute_capability", "multiprocessors", "ranks", "operation", "hidden", "intermediate",
-                "local_experts", "top_k", "origin", "note", "steps"});
-  } else {
-    node.allow({"processor", "compute_capability", "multiprocessors", "ranks", "operation", "origin", "note", "steps"});
-  }
+  std::vector<std::string_view> operations,
+      keys{"processor", "compute_capability", "multiprocessors", "ranks", "operation", "origin", "note", "steps"};
+  for (const TunedKind& kind : kTunedKinds) operations.push_back(kind.name);
+  const std::string operation = node.text("operation", operations);
+  const TunedKind& kind = *std::ranges::find(kTunedKinds, operation, &TunedKind::name);
+  const bool of_layers = kind.operation == TunedOperation::moe_layer;
+  if (of_layers) keys.insert(keys.end(), {"hidden", "intermediate", "local_experts", "top_k"});
+  if (kind.detours) keys.push_back("detour_bytes");
+  node.allow(keys);
   TuningTable table{.processor = {.name = node.any_text("processor"), .capability = read_capability(node)},
                     .ranks = static_cast<int>(node.number("ranks", of_layers ? 1 : 0, kMaxRanks)),
+                    .operation = kind.operation,
                     .origin = node.text("origin", {"measured", "extrapolated"})};
   if (node.has("multiprocessors"))
     table.processor.multiprocessors = static_cast<int>(node.number("multiprocessors", 1, 4096));
-  for (const auto candidate : kTunedOperations)
-    if (name(candidate) == operation) table.operation = candidate;
   if (node.has("note")) table.note = node.any_text("note");
+  if (node.has("detour_bytes")) table.detour_bytes = node.number("detour_bytes", 1, kMostBytes);
   if (of_layers) {
     table.layer = read_layer_size(node);
     table.layer_steps = read_layer_steps(node, table.layer);
@@ -102,21 +103,25 @@ TuningTable read_table(const FileNode& node) {
   }
   const auto steps = node.list("steps", kMostTuningSteps);
   for (std::size_t i = 0; i < steps.size(); ++i)
-    table.steps.push_back(read_step(steps[i], table.operation, i + 1 == steps.size(),
-                                    table.steps.empty() ? 0 : table.steps.back().up_to));
+    table.steps.push_back(
+        read_step(steps[i], kind, i + 1 == steps.size(), table.steps.empty() ? nullptr : &table.steps.back()));
   return table;
 }
 
-// How far a table is from what is wanted. The smallest serves. Twice as many ranks are another kind of group: two ranks
-// take one hop up to megabytes, eight up to 128 KB.
+// Twice as many ranks are another kind of group: two ranks take one hop up to megabytes, eight up to 128 KB.
+bool is_for_another_kind(const TuningTable& table, int ranks) {
+  return table.ranks != 0 && (table.ranks >= 2 * ranks || 2 * table.ranks <= ranks);
+}
+
+// How far a table is from what is wanted. The smallest serves.
 std::tuple<bool, bool, int, int, bool> distance(const TuningTable& table, const Processor& processor, int ranks) {
   const bool same = table.processor.name == processor.name;
-  const bool other_kind = table.ranks != 0 && (table.ranks >= 2 * ranks || 2 * table.ranks <= ranks);
   const int apart = table.ranks == 0 ? 0 : std::abs(table.ranks - ranks);
   const int fewer = table.ranks < ranks && apart != 0 ? 1 : 0;
   const bool known = processor.multiprocessors != 0 && table.processor.multiprocessors != 0;
   const int more = std::abs(table.processor.multiprocessors - processor.multiprocessors);
-  return {other_kind, !same && (processor.capability == 0 || table.processor.capability != processor.capability),
+  return {is_for_another_kind(table, ranks),
+          !same && (processor.capability == 0 || table.processor.capability != processor.capability),
           same    ? 0
           : known ? more
                   : std::numeric_limits<int>::max(),
@@ -167,6 +172,7 @@ std::string to_json(const std::vector<TuningTable>& tables) {
     out += fmt::format("   \"ranks\": {},\n   \"operation\": \"{}\",\n", table.ranks, name(table.operation));
     if (table.operation == TunedOperation::moe_layer) out += fmt::format("   {}\n", to_json(table.layer));
     out += fmt::format("   \"origin\": \"{}\",\n", table.origin);
+    if (table.detour_bytes != 0) out += fmt::format("   \"detour_bytes\": {},\n", table.detour_bytes);
     if (!table.note.empty()) out += fmt::format("   \"note\": {},\n", json(table.note).dump());
     out += "   \"steps\": [";
     for (const TuningStep& step : table.steps) {
@@ -210,12 +216,12 @@ TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Process
   for (const TuningTable& table : tables) {
     if ((table.processor.name == kCpuProcessor) != (processor.name == kCpuProcessor)) continue;
     if (table.operation != operation) continue;
-    if (operation != TunedOperation::all_reduce && table.ranks != 0 && table.ranks != ranks) continue;
+    if (operation == TunedOperation::all_reduce_rms_norm && table.ranks != 0 && table.ranks != ranks) continue;
+    if (kind_of(operation).is_move() && is_for_another_kind(table, ranks)) continue;
     if (choice.table == nullptr || far(table) < far(*choice.table)) choice.table = &table;
   }
-  if (choice.table == nullptr) {
-    return operation == TunedOperation::all_reduce ? choice : choose_tuning(tables, processor, ranks);
-  }
+  if (choice.table == nullptr)
+    return operation == TunedOperation::all_reduce_rms_norm ? choose_tuning(tables, processor, ranks) : choice;
   choice.exact = far(*choice.table) == std::tuple(false, false, 0, 0, false);
   choice.reason = choice.exact ? table_in_words(*choice.table)
                                : fmt::format("{}, as there is no table for {}, {} ranks", table_in_words(*choice.table),
@@ -253,8 +259,8 @@ std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables) {
   std::uint32_t all = 0;
   for (const TuningTable& table : tables) {
     for (const TuningStep& step : table.steps)
-      all = fingerprint(NameHash(table.processor.name), all, table.ranks, table.operation, step.up_to, step.algorithm,
-                        step.blocks, step.threads);
+      all = fingerprint(NameHash(table.processor.name), all, table.ranks, table.operation, table.detour_bytes,
+                        step.up_to, step.algorithm.code(), step.blocks, step.threads);
     for (const LayerStep& step : table.layer_steps) {
       const LayerSize& size = table.layer;
       const LayerSms& sms = step.sms;

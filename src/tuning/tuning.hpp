@@ -2,7 +2,6 @@
 // tuning/ and compiled in, or read from a user's file. Ranks of a communicator use rank 0's.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,16 +10,18 @@
 #include <vector>
 
 #include "tuning/layer_steps.hpp"
+#include "tuning/tuned_operations.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
 
 // Serves messages of up to `up_to` bytes that no earlier step serves. For one-shot the bytes on the wire count; for i32
-// these are twice the message's.
+// these are twice the message's. A move's message is what one rank sends to another, a crossing's what a group has. All
+// ranks change their way at the same size; the grid of a step is each rank's own.
 struct TuningStep {
   std::uint64_t up_to = UINT64_MAX;
-  Algorithm algorithm = Algorithm::one_shot;
-  int blocks = 0, threads = 0;  // 0: chosen by size (ops/all_reduce/all_reduce_plan.cpp)
+  TunedAlgorithm algorithm = Algorithm::one_shot;
+  int blocks = 0, threads = 0;  // 0: chosen by size (ops/all_reduce/all_reduce_plan.cpp, ops/moves/move_plan.cpp)
 
   bool operator==(const TuningStep&) const = default;
 };
@@ -38,24 +39,15 @@ struct Processor {
   bool operator==(const Processor&) const = default;
 };
 
-// The operations that have tables. All-reduces with a norm use the all-reduces' where they have none of their own.
-enum class TunedOperation : std::uint8_t { all_reduce, all_reduce_rms_norm, moe_layer };
-// Those whose steps are by bytes of a message.
-inline constexpr std::array kTunedBySize = {TunedOperation::all_reduce, TunedOperation::all_reduce_rms_norm};
-inline constexpr std::array kTunedOperations = {TunedOperation::all_reduce, TunedOperation::all_reduce_rms_norm,
-                                                TunedOperation::moe_layer};
-constexpr std::string_view name(TunedOperation operation) {
-  constexpr std::string_view names[] = {"all_reduce", "all_reduce_rms_norm", "moe_layer"};
-  return names[static_cast<int>(operation)];
-}
-
 struct TuningTable {
-  Processor processor;
+  Processor processor = {};
   int ranks = 0;  // of the group; 0: any number, but not of layers
   TunedOperation operation = TunedOperation::all_reduce;
-  LayerSize layer = {};   // of moe_layer
-  std::string origin;     // "measured" or "extrapolated"
-  std::string note = {};  // for people
+  LayerSize layer = {};     // of moe_layer
+  std::string origin = {};  // "measured" or "extrapolated"
+  std::string note = {};    // for people
+  // Of all_gather and reduce_scatter: least bytes that a detour must spare the busiest link; 0: by constants.
+  std::uint64_t detour_bytes = 0;
   std::vector<TuningStep> steps = {};
   std::vector<LayerStep> layer_steps = {};  // of moe_layer, instead
 
@@ -80,9 +72,10 @@ std::vector<TuningTable> with_shipped(std::vector<TuningTable> own);
 // The table for a group, and its name and reason in words. Tables for twice as many ranks or half as many come last.
 // Among the others a GPU without a table takes one of its compute capability, then one of the nearest number of
 // multiprocessors. Then the nearest number of ranks counts, a larger before a smaller one. Earlier tables come first. A
-// norm's own table must be for as many ranks; otherwise the all-reduces' serves.
+// norm's own table must be for as many ranks; otherwise the all-reduces' serves. Moves go by constants before they take
+// a table for twice as many ranks or half as many.
 struct TuningChoice {
-  const TuningTable* table = nullptr;  // one of `tables`
+  const TuningTable* table = nullptr;  // one of `tables`; null: a move without one
   bool exact = false;                  // measured or extrapolated for this processor and number of ranks
   std::string reason = {};
 };

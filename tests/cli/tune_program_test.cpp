@@ -90,18 +90,25 @@ class TuneProgram : public testing::Test {
             "all-reduce", "--samples", "1",   "--output", output, "--state", state_};
   }
   // Writes a state in which every trial of a run like tune() has the given time.
-  void begin(const std::function<double(std::size_t, Algorithm)>& us) {
+  struct Times {
+    std::string operation = "all_reduce";
+    std::vector<std::size_t> sizes = {1024, 16384};
+    std::vector<detail::TunedAlgorithm> algorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined};
+  };
+  void begin(const std::function<double(std::size_t, detail::TunedAlgorithm)>& us) { begin({}, us); }
+  void begin(const Times& times, const std::function<double(std::size_t, detail::TunedAlgorithm)>& us) {
     ASSERT_EQ(run(tune("/nonexistent/table.json")).code, 1);
     std::string identity;
     std::getline(std::ifstream(state_), identity);
     std::ofstream out(state_);
     out << identity << "\n";
-    for (const std::size_t bytes : {1024, 16384}) {
+    std::vector<detail::TunedAlgorithm> algorithms = times.algorithms;
+    algorithms.insert(algorithms.begin(), Algorithm::automatic);
+    for (const std::size_t bytes : times.sizes) {
       for (int turn = 0; turn <= 7; ++turn) {
-        for (const auto algorithm :
-             {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
+        for (const detail::TunedAlgorithm algorithm : algorithms) {
           if (turn == 0 && algorithm == Algorithm::automatic) continue;
-          const nlohmann::json line = {{"operation", "all_reduce"},
+          const nlohmann::json line = {{"operation", times.operation},
                                        {"bytes", bytes},
                                        {"algorithm", name(algorithm)},
                                        {"blocks", 0},
@@ -143,7 +150,7 @@ TEST_F(TuneProgram, WritesATableThatIsThenUsed) {
 
 // Interrupted before the table is written. The continued run uses the kept times, even odd ones as here.
 TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
-  begin([](std::size_t bytes, Algorithm algorithm) {
+  begin([](std::size_t bytes, detail::TunedAlgorithm algorithm) {
     return algorithm == (bytes == 1024 ? Algorithm::two_shot : Algorithm::one_shot) ? 0.5 : 1.0;
   });
   // Tables for other ranks stay. The table for these ranks serves the sizes that are not measured.
@@ -176,7 +183,7 @@ TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
 }
 
 TEST_F(TuneProgram, SaysWhereNothingChanged) {
-  begin([](std::size_t, Algorithm) { return 1.0; });
+  begin([](std::size_t, detail::TunedAlgorithm) { return 1.0; });
   const auto result = run(tune(table_));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find(" 1 KB  one-shot"), std::string::npos) << result.out;
@@ -188,23 +195,84 @@ TEST_F(TuneProgram, SaysWhereNothingChanged) {
                                      {.algorithm = Algorithm::pipelined}}));
 }
 
-// Norms have whole rows of 8 KB, and a table of their own.
-TEST_F(TuneProgram, TunesNormsToo) {
+// All but all-reduces have whole rows of 8 KB. Each has a table of its own.
+TEST_F(TuneProgram, TunesEveryOperationBySize) {
   std::vector<std::string> arguments = tune(table_);
   std::ranges::replace(arguments, "all-reduce", "all");
   const auto result = run(arguments);
   ASSERT_EQ(result.code, 0) << result.err << result.out;
   EXPECT_NE(result.out.find("all-reduce with norm, rows of 4096 bf16"), std::string::npos) << result.out;
   const auto tables = detail::read_tuning(table_);
-  ASSERT_EQ(tables.size(), 2u);
-  EXPECT_EQ(tables[0].operation, detail::TunedOperation::all_reduce);
-  EXPECT_EQ(tables[1].operation, detail::TunedOperation::all_reduce_rms_norm);
-  for (const TuningStep& step : tables[1].steps) EXPECT_EQ(step.blocks, 0);
+  ASSERT_EQ(tables.size(), detail::kTunedBySize.size());
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    EXPECT_EQ(tables[i].operation, detail::kTunedBySize[i].operation);
+    for (const TuningStep& step : tables[i].steps) EXPECT_EQ(step.blocks, 0);  // a CPU's grid
+  }
   const auto info = run({"info", "--device", "cpu", "--ranks", "2", "--tuning", table_});
-  EXPECT_NE(info.out.find("norms: CPU, 2 ranks (measured)"), std::string::npos) << info.out;
-  std::ranges::replace(arguments, "all", "norm");
+  EXPECT_NE(info.out.find("CPU, 2 ranks (measured); norms: CPU, 2 ranks (measured); gathers: CPU, 2 ranks (measured); "
+                          "scatters: CPU, 2 ranks (measured); crossings: CPU, 2 ranks (measured); crossings with a "
+                          "norm: CPU, 2 ranks (measured)"),
+            std::string::npos)
+      << info.out;
   std::ranges::replace(arguments, "1K,16K", "1K,12K");
-  EXPECT_NE(run(arguments).err.find("one must be a multiple of 8 KB"), std::string::npos);
+  for (const std::string operation : {"norm", "gather", "normed-crossing"}) {
+    std::ranges::replace(arguments, std::string("all"), operation);
+    EXPECT_NE(run(arguments).err.find("a " + operation + " has whole rows, so one must be a multiple of 8 KB"),
+              std::string::npos);
+    std::ranges::replace(arguments, operation, std::string("all"));
+  }
+}
+
+// Times that are known say that 8 KB go faster in chunks, which serve 64 KB as it is. A worth of detours stays.
+TEST_F(TuneProgram, MovesChangeTheirWayWhereItIsFaster) {
+  using detail::MoveWay;
+  begin({.operation = "all_gather", .sizes = {8192, 65536}, .algorithms = {MoveWay::lines, MoveWay::chunks}},
+        [](std::size_t, detail::TunedAlgorithm way) { return way == MoveWay::chunks ? 0.5 : 1.0; });
+  std::ofstream(table_) << detail::to_json({{.processor = {"CPU"},
+                                             .ranks = 2,
+                                             .operation = detail::TunedOperation::all_gather,
+                                             .origin = "measured",
+                                             .detour_bytes = 4096,
+                                             .steps = {{.up_to = 100, .algorithm = MoveWay::lines},
+                                                       {.up_to = 9000, .algorithm = MoveWay::lines, .blocks = 3},
+                                                       {.algorithm = MoveWay::chunks}}}});
+  std::vector<std::string> arguments = tune(table_);
+  std::ranges::replace(arguments, "all-reduce", "gather");
+  std::ranges::replace(arguments, "1K,16K", "8K,64K");
+  const auto result = run(arguments);
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_NE(result.out.find("gather, rows of 4096 bf16 of each rank"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find(" 8 KB  chunks"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("64 KB  chunks"), std::string::npos) << result.out;
+  const auto tables = detail::read_tuning(table_);
+  ASSERT_EQ(tables.size(), 1u);
+  EXPECT_EQ(tables[0].detour_bytes, 4096u);
+  EXPECT_EQ(tables[0].steps, (std::vector<TuningStep>{{.up_to = 100, .algorithm = MoveWay::lines},
+                                                      {.up_to = 4096, .algorithm = MoveWay::lines, .blocks = 3},
+                                                      {.algorithm = MoveWay::chunks}}));
+}
+
+// Whether it is measured now or was known, every operation is told by its name in a list of what is left.
+TEST_F(TuneProgram, MovesSayWhatIsLeft) {
+  for (const auto& [choice, operation] : {std::pair("gather", "all_gather"),
+                                          {"scatter", "reduce_scatter"},
+                                          {"crossing", "crossing"},
+                                          {"normed-crossing", "crossing_rms_norm"}}) {
+    SetUp();
+    std::vector<std::string> arguments = tune(table_);
+    std::ranges::replace(arguments, std::string("all-reduce"), std::string(choice));
+    std::ranges::replace(arguments, "1K,16K", "8K,16K,64K");
+    arguments.insert(arguments.end(), {"--seconds", "0.000001"});
+    const auto first = run(arguments);
+    ASSERT_EQ(first.code, 0) << first.err << first.out;
+    const std::string left = operation;
+    EXPECT_NE(first.out.find("were over: " + left + " 64 KB, " + left + " 16 KB.\n"), std::string::npos) << first.out;
+    EXPECT_EQ(detail::read_tuning(table_).size(), 1u);
+    const auto second = run(arguments);
+    ASSERT_EQ(second.code, 0) << second.err;
+    EXPECT_NE(second.err.find("continues with"), std::string::npos) << second.err;
+    EXPECT_NE(second.out.find("were over: " + left + " 16 KB.\n"), std::string::npos) << second.out;
+  }
 }
 
 // Sizes that are left, between two that were measured, stay as they are.

@@ -1,6 +1,10 @@
 // weft tune: the search, and the table steps that it gives.
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <set>
+#include <string>
+
 #include "support/ranks.hpp"
 #include "tune/subject.hpp"
 #include "tune/tuner.hpp"
@@ -206,13 +210,77 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
   EXPECT_EQ(tuned({{.bytes = 1 << 20, .algorithm = Algorithm::pipelined}}), (std::vector<TuningStep>(base, base + 5)));
 }
 
+// The sizes of lines and chunks: "l" and "c", in capitals if they were measured; "h" is one hop.
+std::vector<TunedSize> ways(const std::string& text) {
+  std::vector<TunedSize> all;
+  for (const char letter : text) {
+    const char way = static_cast<char>(std::tolower(letter));
+    all.push_back({.bytes = 1024 * (all.size() + 1),
+                   .algorithm = way == 'h'   ? detail::MoveWay::one_hop
+                                : way == 'l' ? detail::MoveWay::lines
+                                             : detail::MoveWay::chunks,
+                   .launch = {.blocks = 9, .threads = 64},
+                   .time = {.us = 1, .samples = letter == way ? 0u : 1u}});
+  }
+  return all;
+}
+std::string letters(const std::vector<TunedSize>& sizes, const std::vector<TuningStep>& steps) {
+  std::string all;
+  for (const TunedSize& size : sizes) {
+    const TuningStep& step = detail::step_for(steps, size.bytes, size.bytes);
+    all += step.algorithm == detail::MoveWay::one_hop ? 'h' : step.algorithm == detail::MoveWay::lines ? 'l' : 'c';
+    EXPECT_EQ(step.blocks, step.algorithm == size.algorithm ? 9 : 0);
+  }
+  return all;
+}
+
+TEST(Tuner, NoWayOfAMoveComesBack) {
+  const TuningStep base[] = {{.up_to = 6000, .algorithm = detail::MoveWay::lines, .blocks = 9, .threads = 64},
+                             {.algorithm = detail::MoveWay::chunks}};
+  for (const auto& [measured, wanted] : {std::pair("LLCC", "llcc"),
+                                         {"CLLL", "llll"},
+                                         {"LLLC", "lllc"},
+                                         {"LCCC", "lccc"},
+                                         {"LCllC", "lcccc"},  // the two in between were not measured
+                                         {"LccLC", "llllc"},
+                                         {"HLHHLC", "hhhhlc"},
+                                         {"LHHC", "hhhc"},
+                                         {"HHCC", "hhcc"}}) {
+    const std::vector<TunedSize> sizes = ways(measured);
+    const auto steps = move_steps_of(sizes, base);
+    EXPECT_EQ(letters(sizes, steps), wanted) << measured;
+    const std::vector<detail::TuningTable> tables = {{.processor = {"CPU"},
+                                                      .ranks = 2,
+                                                      .operation = detail::TunedOperation::crossing,
+                                                      .origin = "measured",
+                                                      .steps = steps}};
+    EXPECT_EQ(detail::parse_tuning(detail::to_json(tables), "file"), tables) << measured;
+  }
+}
+
+// Sizes that are not measured keep their way, as far as no way comes back.
+TEST(Tuner, OtherSizesOfAMoveFollow) {
+  const TuningStep base[] = {{.up_to = 100, .algorithm = detail::MoveWay::lines, .blocks = 9, .threads = 64},
+                             {.up_to = 1 << 20, .algorithm = detail::MoveWay::lines, .blocks = 17, .threads = 64},
+                             {.algorithm = detail::MoveWay::chunks, .blocks = 33, .threads = 512}};
+  EXPECT_EQ(move_steps_of({{.bytes = 1024, .algorithm = detail::MoveWay::chunks}}, base),
+            (std::vector<TuningStep>{base[0],
+                                     {.up_to = 512, .algorithm = detail::MoveWay::lines, .blocks = 17, .threads = 64},
+                                     {.up_to = 1 << 20, .algorithm = detail::MoveWay::chunks},
+                                     base[2]}));
+  EXPECT_EQ(
+      move_steps_of({{.bytes = 2 << 20, .algorithm = detail::MoveWay::lines}}, base),
+      (std::vector<TuningStep>{base[0], base[1], {.up_to = 2 << 20, .algorithm = detail::MoveWay::lines}, base[2]}));
+}
+
 // A search whose time is up has sizes of all kinds, and each is measured once.
 TEST(TuneSubjects, MeasureCoarseSizesFirst) {
   Ranks ranks({.world_size = 2, .device = Device::cpu});
   const auto subjects = TuneSubject::all(ranks, {});
-  ASSERT_EQ(subjects.size(), 2u);
-  EXPECT_EQ(subjects[1].operation(), detail::TunedOperation::all_reduce_rms_norm);
+  ASSERT_EQ(subjects.size(), detail::kTunedBySize.size());
   for (const TuneSubject& subject : subjects) {
+    EXPECT_EQ(subject.operation(),
+              detail::kTunedBySize[static_cast<std::size_t>(&subject - subjects.data())].operation);
     std::vector<std::size_t> all;
     for (int stage = 0; stage < kTuneStages; ++stage) {
       const auto sizes = of_stage(subject.sizes(), stage);
@@ -238,6 +306,26 @@ TEST(Tuner, NoMoreStepsThanATableTakes) {
   EXPECT_EQ(steps_of(tuned, base).size(), detail::kMostTuningSteps);
   sizes.push_back(65'536);
   test::expect_says(test::error_of([&] { check_steps(sizes, base); }), "61 sizes beside 3 steps");
+}
+
+// Ways that no buffer holds are not tried, and the present one is among those that are.
+TEST(TuneSubjects, TryTheWaysThatServe) {
+  Ranks ranks({.world_size = 2, .device = Device::cpu});
+  for (const TuneSubject& subject : TuneSubject::all(ranks, {})) {
+    if (!subject.moves()) continue;
+    std::set<std::string_view> all;
+    for (const std::size_t bytes : subject.sizes()) {
+      std::set<std::string_view> tried;
+      for (const detail::TunedAlgorithm way : subject.space(ranks, bytes).algorithms) tried.insert(name(way));
+      EXPECT_TRUE(tried.contains(name(subject.served_now(ranks, bytes).algorithm))) << bytes;
+      EXPECT_TRUE(tried.contains("chunks"));
+      all.merge(tried);
+    }
+    const bool one_hop = subject.operation() == detail::TunedOperation::crossing;
+    EXPECT_EQ(all, one_hop ? (std::set<std::string_view>{"one-hop", "lines", "chunks"})
+                           : (std::set<std::string_view>{"lines", "chunks"}))
+        << subject.title();
+  }
 }
 
 // An unavailable result is no time.

@@ -5,16 +5,21 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <set>
 #include <string>
 
+#include "comm/state.hpp"
+#include "support/move_mixes.hpp"
+#include "support/normed_crossings.hpp"
 #include "support/norms.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/thresholds.hpp"
 #include "support/world.hpp"
 #include "tuning/tuning.hpp"
+#include "weft/crossings.hpp"
 
 namespace weft::test {
 namespace {
@@ -132,6 +137,74 @@ TEST(AnyTable, GivesTheSameBits) {
   }
   const auto several = std::ranges::count_if(served, [](const auto& algorithms) { return algorithms.size() > 1; });
   EXPECT_GT(several, std::ssize(served) / 2) << "most calls had one algorithm under all tables";
+}
+
+// The same for gathers, scatters and crossings, whose references know nothing of a way either.
+TEST(AnyTable, GivesMovesTheSameBits) {
+  constexpr int ranks = 4;
+  const std::vector<Move> moves = random_moves(60, ranks, 33);
+  const std::vector<NormedCrossing> normed = mixed_normed_crossings(ranks, 20);
+  for (std::uint32_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(fmt::format("tables of seed {}", seed));
+    const Config config =
+        with_tables(cpu_config(), random_move_tables(ranks, 10 * seed), fmt::format("any-move-table.{}", seed));
+    expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
+      for (const Move& move : moves) run_on_cpu_rank(communicator, move);
+      for (const NormedCrossing& crossing : normed) run_on_cpu_rank(communicator, crossing);
+    }));
+  }
+}
+
+constexpr detail::TunedOperation kMoves[] = {detail::TunedOperation::all_gather, detail::TunedOperation::reduce_scatter,
+                                             detail::TunedOperation::crossing,
+                                             detail::TunedOperation::crossing_rms_norm};
+
+// A call follows its operation's table and no other: ranks whose tables differ in it do not understand each other.
+TEST(MoveTables, ServeTheirOwnOperation) {
+  const auto floats = [](std::size_t count) { return std::vector<float>(count, 1.0f); };
+  const std::vector<std::int32_t> counts{8, 8};
+  const auto gather = [&](const Communicator& communicator) {
+    const std::vector<float> input = floats(64);
+    std::vector<float> output(128);
+    all_gather_into_tensor(communicator, {.input = input.data(), .output = output.data(), .rows = 1, .row_bytes = 256});
+  };
+  const auto scatter = [&](const Communicator& communicator) {
+    const std::vector<float> input = floats(128);
+    std::vector<float> output(64);
+    reduce_scatter_tensor(
+        communicator, {.input = input.data(), .output = output.data(), .rows = 1, .width = 64, .type = DataType::f32});
+  };
+  const auto crossing = [&](const Communicator& communicator) {
+    const std::vector<float> input = floats(16 * 64);
+    std::vector<float> output(16 * 64);
+    scatter_sums(communicator, {.input = input.data(),
+                                .output = output.data(),
+                                .width = 64,
+                                .type = DataType::f32,
+                                .group_ranks = 2,
+                                .counts = {.rows = counts.data()},
+                                .input_rows = 16,
+                                .output_rows = 16});
+  };
+  const auto normed = [&](const Communicator& communicator) {
+    run_on_cpu_rank(communicator, NormedCrossing{.counts = counts, .group_ranks = 2, .norm = {.hidden = 64}});
+  };
+  const std::function<void(const Communicator&)> calls[] = {gather, scatter, crossing, normed};
+  for (std::size_t changed = 0; changed < std::size(kMoves); ++changed) {
+    for (std::size_t called = 0; called < std::size(kMoves); ++called) {
+      SCOPED_TRACE(fmt::format("{} with another table of {}", name(kMoves[called]), name(kMoves[changed])));
+      const TuningTable chunks{.operation = kMoves[changed], .steps = {{.algorithm = detail::MoveWay::chunks}}};
+      const TuningTable lines{.operation = kMoves[changed], .steps = {{.algorithm = detail::MoveWay::lines}}};
+      const bool same = changed != called;
+      const Config config = cpu_config(same ? std::chrono::seconds(5) : std::chrono::milliseconds(300));
+      const auto endings = run_world(2, config, [&](Communicator& communicator, int rank) {
+        communicator.world().state().try_table(kMoves[changed], rank == 0 ? &chunks : &lines);
+        calls[called](communicator);
+      });
+      const bool well = std::ranges::all_of(endings, [](const Ending& ending) { return ending.what.empty(); });
+      EXPECT_EQ(well, same) << endings[0].what << endings[1].what;
+    }
+  }
 }
 
 }  // namespace

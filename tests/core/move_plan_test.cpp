@@ -121,5 +121,84 @@ TEST(MovePlans, GridsOfMovesFitOnTheGpuAndChangeNothingOnTheWire) {
   }
 }
 
+// The longest message of a way, in the wire's packs: a unit that has begun counts.
+TEST(MovePlans, ATableSaysWhereWaysChangeAsFarAsBuffersGo) {
+  MoveQuery q = move_query(Device::cuda, 4, 0, 0);
+  const TuningTable table{.detour_bytes = 4096,
+                          .steps = {{.up_to = 470, .algorithm = MoveWay::one_hop},
+                                    {.up_to = 490, .algorithm = MoveWay::lines},
+                                    {.up_to = 960, .algorithm = MoveWay::lines},
+                                    {.algorithm = MoveWay::chunks}}};
+  const MovePlan before = plan_move(q);
+  q.table = &table;
+  EXPECT_EQ(plan_move(q).slot_packs, 80u);
+  EXPECT_EQ(plan_move(q).detour_packs, 256u);
+  EXPECT_EQ(one_hop_packs(q), 40u);
+  EXPECT_EQ(move_way(q, 480, true), MoveWay::one_hop);
+  EXPECT_EQ(move_way(q, 480, false), MoveWay::lines);
+  EXPECT_EQ(move_way(q, 481, true), MoveWay::lines);
+  EXPECT_EQ(move_way(q, 960, true), MoveWay::lines);
+  EXPECT_EQ(move_way(q, 961, true), MoveWay::chunks);
+  q.group_ranks = 2;  // a crossing's table goes by the rows of its group
+  EXPECT_EQ(plan_move(q).slot_packs, 40u);
+  EXPECT_EQ(one_hop_packs(q), 40u);
+  EXPECT_EQ(move_steps(q, true), table.steps);
+  // Without a way there is none, and slots end all.
+  const TuningTable chunks{.steps = {{.algorithm = MoveWay::chunks}}}, lines{.steps = {{.algorithm = MoveWay::lines}}},
+      one_hop{.steps = {{.algorithm = MoveWay::one_hop}}};
+  q.table = &chunks;
+  EXPECT_EQ(plan_move(q).slot_packs, 0u);
+  EXPECT_EQ(plan_move(q).detour_packs, before.detour_packs);
+  q.table = &lines;
+  EXPECT_EQ(plan_move(q).slot_packs, q.layout.two_shot_packs);
+  EXPECT_EQ(one_hop_packs(q), 0u);
+  q.table = &one_hop;
+  EXPECT_EQ(one_hop_packs(q), q.layout.one_shot_packs);
+}
+
+TEST(MovePlans, ConstantsAreStepsToo) {
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    for (const std::uint64_t group_ranks : {1u, 2u}) {
+      MoveQuery q = move_query(device, 4, 0, 0);
+      q.group_ranks = group_ranks;
+      for (const bool one_hop : {false, true}) {
+        const std::vector<TuningStep> steps = move_steps(q, one_hop);
+        for (std::uint64_t bytes = 16; bytes < 64 << 20; bytes = bytes * 9 / 8 + 16) {
+          EXPECT_EQ(step_for(steps, bytes, bytes).algorithm, move_way(q, bytes, one_hop)) << bytes;
+        }
+      }
+    }
+  }
+}
+
+// A step's grid serves a rank whose own message is its; a caller's launch comes first.
+TEST(MovePlans, AStepsGridIsTakenAsFarAsItGoes) {
+  const TuningTable table{.steps = {{.up_to = 1000, .algorithm = MoveWay::lines, .blocks = 7, .threads = 96},
+                                    {.up_to = 2000, .algorithm = MoveWay::lines, .blocks = 200},
+                                    {.up_to = 3000, .algorithm = MoveWay::lines},
+                                    {.algorithm = MoveWay::chunks, .blocks = 9, .threads = 256}}};
+  const auto planned = [&](std::uint64_t own, Launch launch = {}, const TuningTable* with = nullptr) {
+    MoveQuery q = move_query(Device::cuda, 4, own, 4 * own);
+    q.launch = launch;
+    q.table = with != nullptr ? with : &table;
+    return plan_move(q);
+  };
+  EXPECT_EQ(planned(1000).blocks, 7);
+  EXPECT_EQ(planned(1000).threads, 96);
+  EXPECT_EQ(planned(1001).blocks, 133);
+  EXPECT_EQ(planned(1001).threads, 64);
+  EXPECT_EQ(planned(2001).blocks, plan_move(move_query(Device::cuda, 4, 2001, 4 * 2001)).blocks);
+  EXPECT_EQ(planned(4000).blocks, 9);
+  EXPECT_EQ(planned(4000).threads, 256);
+  EXPECT_EQ(planned(4000).warp_groups, 2);
+  EXPECT_EQ(planned(1000, {.blocks = 5}).blocks, 5);
+  EXPECT_EQ(planned(1000, {.blocks = 5}).threads, 96);
+  EXPECT_EQ(planned(1000, {.threads = 32}).threads, 32);
+  // Slots may end lines before the table does: a grid of lines is none of chunks.
+  const TuningTable all_lines{.steps = {{.algorithm = MoveWay::lines, .blocks = 7, .threads = 96}}};
+  EXPECT_EQ(planned(1000, {}, &all_lines).blocks, 7);
+  EXPECT_EQ(planned(1 << 30, {}, &all_lines).blocks, 133);
+}
+
 }  // namespace
 }  // namespace weft::detail

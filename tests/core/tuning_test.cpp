@@ -3,14 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "ops/all_reduce/all_reduce_plan.hpp"
 #include "support/changed_tuning.hpp"
 #include "support/ranks.hpp"
-#include "support/world.hpp"
-#include "weft/collectives.hpp"
-#include "weft/fused.hpp"
 
 namespace weft::detail {
 namespace {
@@ -132,7 +127,30 @@ std::vector<TuningTable> some_tables() {
            .ranks = 4,
            .operation = TunedOperation::all_reduce_rms_norm,
            .origin = "measured",
-           .steps = {{.up_to = 99}, {.algorithm = Algorithm::two_shot}}}};
+           .steps = {{.up_to = 99}, {.algorithm = Algorithm::two_shot}}},
+          {.processor = kH200,
+           .ranks = 4,
+           .operation = TunedOperation::all_gather,
+           .origin = "measured",
+           .detour_bytes = 1600,
+           .steps = {{.up_to = 500, .algorithm = MoveWay::lines, .blocks = 20, .threads = 64},
+                     {.up_to = 700, .algorithm = MoveWay::lines},
+                     {.algorithm = MoveWay::chunks, .threads = 512}}},
+          {.processor = kH200,
+           .ranks = 4,
+           .operation = TunedOperation::reduce_scatter,
+           .origin = "measured",
+           .steps = {{.algorithm = MoveWay::chunks}}},
+          {.processor = kCpu,
+           .ranks = 0,
+           .operation = TunedOperation::crossing,
+           .origin = "measured",
+           .steps = {{.up_to = 800, .algorithm = MoveWay::one_hop, .blocks = 30}, {.algorithm = MoveWay::lines}}},
+          {.processor = kH200,
+           .ranks = 4,
+           .operation = TunedOperation::crossing_rms_norm,
+           .origin = "measured",
+           .steps = {{.up_to = 900, .algorithm = MoveWay::one_hop}, {.algorithm = MoveWay::chunks}}}};
 }
 
 TEST(Tuning, WhatIsWrittenIsRead) {
@@ -177,11 +195,46 @@ TEST(Tuning, NormsUseTheAllReducesTableUnlessTheirOwnIsForAsManyRanks) {
   const auto chosen = [&](const Processor& processor, int ranks) {
     return choose_tuning(tables, processor, ranks, TunedOperation::all_reduce_rms_norm).table;
   };
-  EXPECT_EQ(chosen(kH200, 4), &tables.back());
-  EXPECT_EQ(chosen({"NVIDIA H100", 90, 132}, 4), &tables.back());
+  EXPECT_EQ(chosen(kH200, 4), &tables[6]);
+  EXPECT_EQ(chosen({"NVIDIA H100", 90, 132}, 4), &tables[6]);
   EXPECT_EQ(chosen(kH200, 2), &tables[1]);
   EXPECT_EQ(chosen(kCpu, 4), &tables[4]);
   EXPECT_EQ(choose_tuning(tables, kH200, 4).table, &tables[2]);
+}
+
+// A near one serves, as for all-reduces, but not one for another kind of group: constants do.
+TEST(Tuning, MovesWithoutATableHaveNone) {
+  const auto tables = some_tables();
+  const auto chosen = [&](const Processor& processor, int ranks, TunedOperation operation) {
+    return choose_tuning(tables, processor, ranks, operation);
+  };
+  EXPECT_EQ(chosen(kH200, 4, TunedOperation::all_gather).table, &tables[7]);
+  EXPECT_EQ(chosen(kH200, 4, TunedOperation::reduce_scatter).table, &tables[8]);
+  EXPECT_EQ(chosen(kCpu, 9, TunedOperation::crossing).table, &tables[9]);
+  EXPECT_EQ(chosen(kH200, 4, TunedOperation::crossing_rms_norm).table, &tables[10]);
+  EXPECT_EQ(chosen({"NVIDIA B200", 100, 148}, 5, TunedOperation::all_gather).reason,
+            "NVIDIA H200, 4 ranks (measured), as there is no table for NVIDIA B200, 5 ranks");
+  for (const int ranks : {1, 2, 8}) {
+    EXPECT_EQ(chosen(kH200, ranks, TunedOperation::all_gather).table, nullptr) << ranks;
+  }
+  EXPECT_EQ(chosen(kH200, 4, TunedOperation::crossing).table, nullptr);
+  EXPECT_EQ(chosen(kCpu, 4, TunedOperation::crossing_rms_norm).table, nullptr);
+}
+
+// Ranks compare fingerprints of what they have read: every number of a table counts.
+TEST(Tuning, EveryDifferenceOfAMoveIsInTheFingerprint) {
+  const std::vector<TuningTable> all = some_tables();
+  const auto differs = [&](auto change) {
+    std::vector<TuningTable> other = all;
+    change(other[7], other[7].steps[0]);
+    EXPECT_NE(fingerprint_of(other), fingerprint_of(all));
+  };
+  differs([](TuningTable& table, TuningStep&) { table.operation = TunedOperation::reduce_scatter; });
+  differs([](TuningTable& table, TuningStep&) { table.detour_bytes += 1; });
+  differs([](TuningTable&, TuningStep& step) { step.algorithm = MoveWay::one_hop; });
+  differs([](TuningTable&, TuningStep& step) { step.up_to += 1; });
+  differs([](TuningTable&, TuningStep& step) { step.blocks += 1; });
+  differs([](TuningTable&, TuningStep& step) { step.threads += 32; });
 }
 
 TEST(Tuning, AnOwnTableTakesTheShippedOnesPlace) {
@@ -226,8 +279,9 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
             "my.json: tables[3].ranks: 2 is not the only table for NVIDIA H200 of this size");
   EXPECT_EQ(error("\"measured\"", "\"guessed\""),
             "my.json: tables[0].origin: \"guessed\" is not one of measured, extrapolated");
-  EXPECT_EQ(error("all_reduce", "all_gather"),
-            "my.json: tables[0].operation: \"all_gather\" is not one of all_reduce, all_reduce_rms_norm, moe_layer");
+  EXPECT_EQ(error("all_reduce", "broadcast"),
+            "my.json: tables[0].operation: \"broadcast\" is not one of all_reduce, all_reduce_rms_norm, all_gather, "
+            "reduce_scatter, crossing, crossing_rms_norm, moe_layer");
   // A norm has no pipeline.
   EXPECT_EQ(error("99, \"algorithm\": \"one-shot\"", "99, \"algorithm\": \"pipelined\""),
             "my.json: tables[6].steps[0].algorithm: \"pipelined\" is not one of one-shot, two-shot");
@@ -244,98 +298,23 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
   EXPECT_EQ(error("weft-tuning-1", "weft-bench-1"), "my.json: schema: \"weft-bench-1\" is not one of weft-tuning-1");
   EXPECT_EQ(error("{\"algorithm\": \"one-shot\"}", "{\"up_to_bytes\": 9000, \"algorithm\": \"one-shot\"}"),
             "my.json: tables[0].steps[1].up_to_bytes: 9000 is not left out: the last step serves all that is larger");
+  // Moves have ways, of which none comes back, and threads up to 512.
+  EXPECT_EQ(error("500, \"algorithm\": \"lines\"", "500, \"algorithm\": \"one-shot\""),
+            "my.json: tables[7].steps[0].algorithm: \"one-shot\" is not one of lines, chunks");
+  EXPECT_EQ(error("500, \"algorithm\": \"lines\"", "500, \"algorithm\": \"chunks\""),
+            "my.json: tables[7].steps[1].algorithm: \"lines\" is not one of chunks");
+  EXPECT_EQ(error("\"threads\": 512", "\"threads\": 544"),
+            "my.json: tables[7].steps[2].threads: 544 is not a multiple of 32 between 32 and 512");
+  EXPECT_EQ(error("\"blocks\": 20,", "\"blocks\": 1,"),
+            "my.json: tables[7].steps[0].blocks: 1 is not a whole number between 2 and 256");
+  EXPECT_EQ(error("\"detour_bytes\": 1600", "\"detour_bytes\": 0"),
+            "my.json: tables[7].detour_bytes: 0 is not a whole number between 1 and 1152921504606846976");
+  EXPECT_EQ(error("\"operation\": \"crossing\",", "\"operation\": \"crossing\", \"detour_bytes\": 16,"),
+            "my.json: tables[9].detour_bytes: 16 is not known; known are processor, compute_capability, "
+            "multiprocessors, ranks, operation, origin, note, steps");
+  EXPECT_EQ(error("{\"up_to_bytes\": 900,", "{\"up_to_bytes\": 900, \"threads\": 32,"),
+            "my.json: tables[10].steps[0].threads: 32 is not known; known are up_to_bytes, algorithm");
   EXPECT_EQ(error("{\n \"schema\"", "{{\n \"schema\"").substr(0, 18), "my.json: no JSON: ");
-}
-
-// ------------------------------------------------------------------------------------------------- communicators
-
-std::string file_with(const std::vector<TuningTable>& tables) {
-  // Each test has its own file, since others may run at the same time.
-  const std::string file =
-      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".tuning.json";
-  std::ofstream(file) << to_json(tables);
-  return file;
-}
-
-std::string called(const Communicator& communicator, std::size_t count) {
-  std::vector<float> x(count, 1.0f);
-  all_reduce(communicator, {.input = x.data(), .output = x.data(), .count = count, .type = DataType::f32});
-  return communicator.world().recent_calls().back().operation;
-}
-
-TEST(Tuning, RanksUseRankZerosFile) {
-  const std::string file =
-      file_with({{.processor = {"CPU"},
-                  .ranks = 3,
-                  .origin = "measured",
-                  .steps = {{.up_to = 400, .algorithm = Algorithm::pipelined}, {.algorithm = Algorithm::two_shot}}}});
-  Config config = test::cpu_config();
-  config.tuning_file = file;
-  const auto endings = test::run_world(3, config, [&](Communicator& communicator, int) {
-    EXPECT_EQ(communicator.tuning(), "CPU, 3 ranks (measured)");
-    EXPECT_EQ(communicator.split(0).tuning(), "CPU, 3 ranks (measured)");
-    EXPECT_EQ(communicator.split(communicator.rank()).tuning(), "CPU (measured)");
-    test::expect_says(called(communicator, 100), "pipelined");
-    test::expect_says(called(communicator, 101), "two-shot");
-  });
-  test::expect_all_well(endings);
-}
-
-TEST(Tuning, NormsFollowTheirOwnTable) {
-  Config config = test::cpu_config();
-  config.tuning_file = file_with({{.processor = {"CPU"},
-                                   .ranks = 2,
-                                   .operation = TunedOperation::all_reduce_rms_norm,
-                                   .origin = "measured",
-                                   .steps = {{.up_to = 256, .algorithm = Algorithm::two_shot}, {}}}});
-  test::expect_all_well(test::run_world(2, config, [&](Communicator& communicator, int) {
-    EXPECT_EQ(communicator.tuning(), "CPU (measured); norms: CPU, 2 ranks (measured)");
-    EXPECT_EQ(communicator.split(communicator.rank()).tuning(), "CPU (measured)");
-    for (const std::size_t tokens : {2, 3}) {  // of 128 bytes
-      std::vector<std::uint16_t> x(tokens * 64), sums(tokens * 64), gamma(64);
-      all_reduce_rms_norm(communicator, {.input = x.data(),
-                                         .residual_output = sums.data(),
-                                         .gamma = gamma.data(),
-                                         .output = x.data(),
-                                         .tokens = tokens,
-                                         .hidden = 64});
-      test::expect_says(communicator.world().recent_calls().back().operation, tokens == 2 ? "two-shot" : "one-shot");
-    }
-    test::expect_says(called(communicator, 100), "one-shot");
-  }));
-}
-
-// The files that other ranks name are not read.
-TEST(Tuning, OtherRanksFilesDoNotCount) {
-  const std::string file = file_with(
-      {{.processor = {"CPU"}, .ranks = 2, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
-  const UniqueId id = UniqueId::create();
-  for (const std::string& error : test::run_ranks(2, [&](int rank) {
-         Config config = test::cpu_config();
-         config.tuning_file = rank == 0 ? file : "/nonexistent/tuning.json";
-         const Communicator communicator = Communicator::from_id(id, rank, 2, config);
-         EXPECT_EQ(communicator.tuning(), "CPU, 2 ranks (measured)");
-         test::expect_says(called(communicator, 100), "two-shot");
-       }))
-    EXPECT_EQ(error, "");
-}
-
-// The file is for another number of ranks: the shipped table for any number is nearer.
-TEST(Tuning, AFileForOtherRanksIsNotUsed) {
-  Config config = test::cpu_config();
-  config.tuning_file = file_with(
-      {{.processor = {"CPU"}, .ranks = 3, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
-  test::expect_all_well(test::run_world(2, config, [&](Communicator& communicator, int) {
-    EXPECT_EQ(communicator.tuning(), "CPU (measured)");
-    test::expect_says(called(communicator, 100), "one-shot");
-  }));
-}
-
-TEST(Tuning, ABadFileEndsCreationOnEveryRank) {
-  Config config = test::cpu_config();
-  config.tuning_file = "/nonexistent/tuning.json";
-  test::expect_says(test::error_of([&] { Communicator::local(3, config); }),
-                    "/nonexistent/tuning.json: cannot be read");
 }
 
 // Faults in a JSON library must not reach the caller.

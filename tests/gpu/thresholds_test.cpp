@@ -1,7 +1,12 @@
-// All-reduces of GPU ranks, of random sizes across every threshold of a table with many steps.
+// All-reduces of GPU ranks, of random sizes across every threshold of a table with many steps; and moves under tables
+// that are drawn.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "gpu/support/gpu_move.hpp"
+#include "gpu/support/gpu_normed_crossing.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "support/move_mixes.hpp"
 #include "support/thresholds.hpp"
 
 namespace weft::test {
@@ -21,6 +26,21 @@ TEST_P(GpuThresholds, AThousandAllReducesOnBothSidesOfEach) {
       expect_served_by(communicator, algorithm_for(steps, p.call.type, p.call.count * size_of(p.call.type)));
     }
   }));
+}
+
+TEST_P(GpuThresholds, AnyTableGivesMovesTheSameBits) {
+  const int ranks = GetParam();
+  const std::vector<Move> moves = random_moves(60, ranks, 33);
+  const std::vector<NormedCrossing> normed = mixed_normed_crossings(ranks, 20);
+  for (std::uint32_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE(fmt::format("tables of seed {}", seed));
+    GpuWorld world =
+        make_gpu_world(ranks, with_tables(gpu_config(), "gpu-any-table", random_move_tables(ranks, 10 * seed), ranks));
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      for (const Move& move : moves) run_on_gpu_rank(communicator, gpu, move);
+      for (const NormedCrossing& crossing : normed) run_on_gpu_rank(communicator, gpu, crossing);
+    }));
+  }
 }
 
 }  // namespace

@@ -34,12 +34,41 @@ inline std::vector<detail::TuningStep> random_steps(std::uint32_t seed, int coun
   return steps;
 }
 
+// A table of a move's operation: each way up to any size, a few steps of it with grids, and any worth of a detour.
+inline detail::TuningTable random_move_table(detail::TunedOperation operation, int ranks, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const detail::TunedKind& kind = kind_of(operation);
+  detail::TuningTable table{.processor = {"CPU"}, .ranks = ranks, .operation = operation, .origin = "measured"};
+  if (kind.detours && random() % 2 == 0) table.detour_bytes = 16 * (1 + random() % 64);
+  std::uint64_t up_to = 0;
+  for (const detail::TunedAlgorithm way : kind.algorithms) {
+    for (std::uint32_t steps = random() % 3; steps != 0; --steps) {
+      up_to += kThresholdStep * (1 + random() % 60);
+      detail::TuningStep step{.up_to = up_to, .algorithm = way};
+      if (kind.grids && random() % 2 == 0) step.blocks = 2 + static_cast<int>(random() % 4);
+      if (kind.grids && random() % 2 == 0) step.threads = 32 * (1 + static_cast<int>(random() % 4));
+      table.steps.push_back(step);
+    }
+  }
+  if (table.steps.empty()) table.steps.push_back({.algorithm = kind.algorithms[random() % kind.algorithms.size()]});
+  table.steps.back().up_to = UINT64_MAX;
+  return table;
+}
+
+// One of each move.
+inline std::vector<detail::TuningTable> random_move_tables(int ranks, std::uint32_t seed) {
+  std::vector<detail::TuningTable> tables;
+  for (const detail::TunedKind& kind : detail::kTunedBySize)
+    if (kind.is_move()) tables.push_back(random_move_table(kind.operation, ranks, seed));
+  return tables;
+}
+
 inline Algorithm algorithm_for(const std::vector<detail::TuningStep>& steps, DataType type, std::size_t bytes) {
   for (const detail::TuningStep& step : steps) {
     const bool twice = !is_floating(type) && step.algorithm == Algorithm::one_shot;
-    if ((twice ? 2 * bytes : bytes) <= step.up_to) return step.algorithm;
+    if ((twice ? 2 * bytes : bytes) <= step.up_to) return step.algorithm.algorithm();
   }
-  return steps.back().algorithm;
+  return steps.back().algorithm.algorithm();
 }
 
 inline void expect_served_by(const Group& group, Algorithm algorithm) {

@@ -13,8 +13,10 @@ std::string unused_tuning(const Ranks& ranks, const std::string& file) {
   if (file.empty()) return {};
   const auto& group = ranks.first().world().state();
   const auto tables = detail::read_tuning(file);
-  for (const auto operation : detail::kTunedBySize)
-    if (std::ranges::find(tables, *group.tuning(operation).table) != tables.end()) return {};
+  for (const detail::TunedKind& kind : detail::kTunedBySize) {
+    const detail::TuningTable* const table = group.tuning(kind.operation).table;
+    if (table != nullptr && std::ranges::find(tables, *table) != tables.end()) return {};
+  }
   for (const detail::TuningTable* const table : group.communicator().layer_tables(group.size()))
     if (std::ranges::find(tables, *table) != tables.end()) return {};
   return fmt::format("--tuning {}: has no table for {} {} of {}, and is not used. In use: {}", file, ranks.world_size(),

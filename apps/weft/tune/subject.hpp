@@ -6,15 +6,21 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/moves/move_plan.hpp"
 #include "tune/tuner.hpp"
 #include "workloads/measure.hpp"
 
 namespace weft::cli {
 
-enum class TuneChoice : std::uint8_t { all, all_reduce, norm, layer };
+// All, and each of detail::TunedOperation in its order.
+enum class TuneChoice : std::uint8_t { all, all_reduce, norm, gather, scatter, crossing, normed_crossing, layer };
 constexpr std::string_view name(TuneChoice choice) {
-  constexpr std::string_view names[] = {"all", "all-reduce", "norm", "layer"};
+  constexpr std::string_view names[] = {"all",      "all-reduce",      "norm", "gather", "scatter",
+                                        "crossing", "normed-crossing", "layer"};
   return names[static_cast<int>(choice)];
+}
+constexpr TuneChoice choice_of(detail::TunedOperation operation) {
+  return static_cast<TuneChoice>(static_cast<int>(operation) + 1);
 }
 
 // The group whose tables are searched.
@@ -47,18 +53,25 @@ class TuneSubject {
   static std::vector<TuneSubject> all(const Ranks& ranks, const SubjectArgs& args);
 
   detail::TunedOperation operation() const { return operation_; }
+  bool moves() const { return kind_of(operation_).is_move(); }
   std::string_view title() const;  // of tables for people: "all-reduce of bf16"
   const std::vector<std::size_t>& sizes() const { return sizes_; }
-  const TuneSpace& space() const { return space_; }
+  // Of a size: what the buffers of these ranks can serve.
+  TuneSpace space(const Ranks& ranks, std::size_t bytes) const;
   DataType type() const { return type_; }
 
-  // The choice of the table in use for a size.
+  // The table in use, or the constants as one.
+  detail::TuningTable served_now(const Ranks& ranks) const;
   TuneQuery served_now(const Ranks& ranks, std::size_t bytes) const;
   std::unique_ptr<Bench> open(Ranks& ranks) const;
-  Point point(const Bench& bench, const Trial& trial) const;
+  // Runs a trial's calls one after the other: a crossing has two directions. The result has their time together.
+  Result measure(Ranks& ranks, Bench& bench, const Trial& trial) const;
 
  private:
   TuneSubject(const Ranks& ranks, detail::TunedOperation operation, const SubjectArgs& args);
+  bool has_one_hop(const Ranks& ranks) const;
+  detail::MoveQuery move_query(const Ranks& ranks) const;
+  std::vector<Point> points(const Ranks& ranks, const Trial& trial) const;
 
   detail::TunedOperation operation_;
   DataType type_;

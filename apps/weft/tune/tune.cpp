@@ -46,9 +46,11 @@ struct Tune {
   nlohmann::json identity(Ranks& ranks, const std::optional<LayerSearch>& layers) const;
   std::vector<detail::TuningTable> found_tables() const;
   detail::TuningTable table_of(const Ranks& ranks, const TuneSubject& subject) const;
-  std::vector<detail::TuningStep> base(const Ranks& ranks, const TuneSubject& subject) const;
-  void write(const Ranks& ranks, const TuneSubject& subject, const std::vector<TunedSize>& tuned) const;
-  void print(const TuneSubject& subject, const std::vector<TunedSize>& tuned) const;
+  detail::TuningTable base(const Ranks& ranks, const TuneSubject& subject) const;
+  std::vector<detail::TuningStep> write(const Ranks& ranks, const TuneSubject& subject,
+                                        const std::vector<TunedSize>& tuned) const;
+  void print(const TuneSubject& subject, const std::vector<TunedSize>& tuned,
+             std::span<const detail::TuningStep> steps) const;
   std::optional<LayerSearch::Args> asked_layers() const;
   std::vector<detail::LayerStep> base(const LayerSearch& layers) const;
   void check_steps_of(const LayerSearch& layers) const;
@@ -106,18 +108,11 @@ detail::TuningTable Tune::table_of(const Ranks& ranks, const TuneSubject& subjec
 }
 
 // The choices for sizes that are not measured: the table that will be replaced, else the table in use.
-std::vector<detail::TuningStep> Tune::base(const Ranks& ranks, const TuneSubject& subject) const {
+detail::TuningTable Tune::base(const Ranks& ranks, const TuneSubject& subject) const {
   const detail::TuningTable made = table_of(ranks, subject);
   for (const detail::TuningTable& table : found_tables())
-    if (table.serves_as(made)) return table.steps;
-  std::vector<detail::TuningStep> steps = state_of(ranks).tuning(subject.operation()).table->steps;
-  // An all-reduce's table may serve norms, which have one hop or two, and grids of their own.
-  if (subject.operation() == detail::TunedOperation::all_reduce_rms_norm) {
-    for (detail::TuningStep& step : steps)
-      step = {.up_to = step.up_to,
-              .algorithm = step.algorithm == Algorithm::one_shot ? Algorithm::one_shot : Algorithm::two_shot};
-  }
-  return steps;
+    if (table.serves_as(made)) return table;
+  return subject.served_now(ranks);
 }
 
 // An existing file keeps its tables for other processors, numbers of ranks, operations and layers.
@@ -128,10 +123,14 @@ void Tune::replace(detail::TuningTable table) const {
   write_text(output, detail::to_json(tables));
 }
 
-void Tune::write(const Ranks& ranks, const TuneSubject& subject, const std::vector<TunedSize>& tuned) const {
+std::vector<detail::TuningStep> Tune::write(const Ranks& ranks, const TuneSubject& subject,
+                                            const std::vector<TunedSize>& tuned) const {
+  const detail::TuningTable before = base(ranks, subject);
   detail::TuningTable table = table_of(ranks, subject);
-  table.steps = steps_of(tuned, base(ranks, subject));
-  replace(std::move(table));
+  table.steps = subject.moves() ? move_steps_of(tuned, before.steps) : steps_of(tuned, before.steps);
+  table.detour_bytes = before.detour_bytes;
+  replace(table);
+  return table.steps;
 }
 
 // Without a model there are no layers.
@@ -143,7 +142,7 @@ std::optional<LayerSearch::Args> Tune::asked_layers() const {
     throw Error(Errc::invalid_argument,
                 "--tokens, --intermediate: are for layers, and no --model or --config is given");
   if (!model.given()) return {};
-  if (choice == TuneChoice::all_reduce || choice == TuneChoice::norm)
+  if (choice != TuneChoice::all && choice != TuneChoice::layer)
     throw Error(Errc::invalid_argument,
                 fmt::format("--model, --config: are for layers, and --operation is {}", name(choice)));
   LayerSearch::Args args{.model = model.shape_with_experts(),
@@ -188,7 +187,8 @@ void Tune::finish(const LayerSearch& layers) const {
     fmt::print("No schedule is faster than the present one for these tokens.\n");
 }
 
-void Tune::print(const TuneSubject& subject, const std::vector<TunedSize>& tuned) const {
+void Tune::print(const TuneSubject& subject, const std::vector<TunedSize>& tuned,
+                 std::span<const detail::TuningStep> steps) const {
   Table table({"size", "algorithm", "blocks × threads", "µs", "before µs", "gain"});
   for (const TunedSize& size : tuned)
     table.add({format_bytes(size.bytes), std::string(name(size.algorithm)),
@@ -198,6 +198,12 @@ void Tune::print(const TuneSubject& subject, const std::vector<TunedSize>& tuned
   fmt::print("\n{}\n{}\n", subject.title(), table.text());
   if (std::ranges::all_of(tuned, &TunedSize::as_before))
     fmt::print("No choice is faster than the present one for these sizes.\n");
+  for (const TunedSize& size : tuned) {
+    const detail::TunedAlgorithm way = detail::step_for(steps, size.bytes, size.bytes).algorithm;
+    if (way == size.algorithm) continue;
+    fmt::print("{} goes by {} all the same: no way comes back for larger messages.\n", format_bytes(size.bytes),
+               name(way));
+  }
 }
 
 void Tune::check_ranks(const Ranks& ranks) const {
@@ -239,12 +245,11 @@ struct Search {
     return all;
   }
   Result measure(Ranks& ranks, Progress& progress, const Trial& trial) {
-    const std::string what = fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm),
-                                         trial.launch.blocks, trial.launch.threads);
+    const std::string what = in_words(trial);
     progress.note(what);
     measured = true;
     if (bench == nullptr) bench = subject.open(ranks);
-    Result result = bench->run(subject.point(*bench, trial), trial.samples);
+    Result result = subject.measure(ranks, *bench, trial);
     if (result.verdict == Verdict::unavailable && ranks.leader()) {
       progress.clear();
       fmt::print(stderr, "not measured: {}: {}\n", what, result.detail);
@@ -255,7 +260,7 @@ struct Search {
     TuneQuery query = subject.served_now(ranks, size);
     if (const auto larger = tuned.lower_bound(size); larger != tuned.begin())
       query.previous = &std::prev(larger)->second;
-    tuned[size] = tune_size(query, subject.space(), [&](Trial trial) {
+    tuned[size] = tune_size(query, subject.space(ranks, size), [&](Trial trial) {
       trial.operation = subject.operation();
       return known.time(trial, [&](const Trial& one) { return measure(ranks, progress, one); });
     });
@@ -278,7 +283,7 @@ int Tune::run() {
   for (const TuneSubject& subject : all) {
     searches.push_back({.subject = subject});
     count += subject.sizes().size();
-    if (ranks.leader()) check_steps(subject.sizes(), base(ranks, subject));
+    if (ranks.leader()) check_steps(subject.sizes(), base(ranks, subject).steps);
   }
   std::optional<LayerSearch> layers;
   if (asked) layers.emplace(ranks, *asked);
@@ -330,8 +335,8 @@ int Tune::run() {
   fmt::print("{}\nbefore: {}\n", headline(ranks), ranks.first().tuning());
   for (const Search& search : searches) {
     if (search.tuned.empty()) continue;
-    write(ranks, search.subject, search.all_sizes(base(ranks, search.subject)));
-    print(search.subject, search.sizes());
+    const auto steps = write(ranks, search.subject, search.all_sizes(base(ranks, search.subject).steps));
+    print(search.subject, search.sizes(), steps);
   }
   if (layers && !layers->tuned().empty()) finish(*layers);
   if (left.empty()) {
@@ -358,7 +363,8 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
                  "File of measurements, to continue after an interruption (default: the "
                  "output's name with .state)");
   add_choice(app, "--operation", tune->subjects.operations,
-             {TuneChoice::all, TuneChoice::all_reduce, TuneChoice::norm, TuneChoice::layer},
+             {TuneChoice::all, TuneChoice::all_reduce, TuneChoice::norm, TuneChoice::gather, TuneChoice::scatter,
+              TuneChoice::crossing, TuneChoice::normed_crossing, TuneChoice::layer},
              "The operation to tune (all: layers of experts if a model is given)");
   tune->model.add_to(app, "--model", "Shape of layers of experts to tune");
   app.add_option("--tokens", tune->tokens, "Tokens per rank of layers to measure, up to 1024 (default: 1 to 256)");
@@ -370,7 +376,8 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--bytes", tune->subjects.bytes,
-                 "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs). Norms take multiples of 8 KB");
+                 "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs). All but all-reduces take multiples "
+                 "of 8 KB");
   app.add_option("--ranks", tune->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
       ->check(whole_number(2, 72));
   add_choice(app, "--device", tune->options.device, {Device::automatic, Device::cpu, Device::cuda},

@@ -20,8 +20,10 @@ constexpr const char* kSchema = "weft-tune-state-4";
 std::string in_words(const Trial& trial) {
   if (trial.operation == detail::TunedOperation::moe_layer)
     return fmt::format("a layer of {} tokens, {}", trial.bytes, trial.way.empty() ? "as at present" : trial.way);
-  return fmt::format("{} of {}, {} × {}", name(trial.algorithm), format_bytes(trial.bytes), trial.launch.blocks,
-                     trial.launch.threads);
+  const std::string what = kind_of(trial.operation).is_move()
+                               ? fmt::format("{} by {}", name(trial.operation), name(trial.algorithm))
+                               : std::string(name(trial.algorithm));
+  return fmt::format("{} of {}, {} × {}", what, format_bytes(trial.bytes), trial.launch.blocks, trial.launch.threads);
 }
 
 TuneState::TuneState(Args args) : args_(std::move(args)) {
@@ -46,11 +48,14 @@ void TuneState::read() {
       Trial trial{.bytes = line.at("bytes"), .launch = {line.at("blocks"), line.at("threads")}};
       trial.samples = line.at("samples");
       trial.turn = line.at("turn");
-      for (const auto algorithm :
-           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined})
-        if (line.at("algorithm") == name(algorithm)) trial.algorithm = algorithm;
-      for (const auto operation : detail::kTunedOperations)
-        if (line.at("operation") == name(operation)) trial.operation = operation;
+      const std::string operation = line.at("operation"), algorithm = line.at("algorithm");
+      for (const detail::TunedKind& kind : detail::kTunedKinds) {
+        if (kind.name != operation) continue;
+        trial.operation = kind.operation;
+        trial.algorithm = Algorithm::automatic;
+        for (const detail::TunedAlgorithm one : kind.algorithms)
+          if (name(one) == algorithm) trial.algorithm = one;
+      }
       trial.way = line.value("way", "");
       times_[trial] = line.at("us");
     }

@@ -18,7 +18,7 @@ namespace weft::cli {
 // One measurement.
 struct Trial {
   std::size_t bytes = 0;
-  Algorithm algorithm = Algorithm::one_shot;
+  detail::TunedAlgorithm algorithm = Algorithm::one_shot;
   Launch launch = {};  // zeros: chosen by size
   int samples = 1;
   int turn = 0;  // from 1 if two candidates take turns
@@ -28,7 +28,7 @@ struct Trial {
   bool operator<(const Trial& other) const { return key() < other.key(); }
 
  private:
-  std::tuple<detail::TunedOperation, std::size_t, Algorithm, int, int, int, int, std::string> key() const {
+  std::tuple<detail::TunedOperation, std::size_t, detail::TunedAlgorithm, int, int, int, int, std::string> key() const {
     return {operation, bytes, algorithm, launch.blocks, launch.threads, samples, turn, way};
   }
 };

@@ -169,6 +169,56 @@ std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes,
   return steps;
 }
 
+namespace {
+
+void yield(detail::TunedAlgorithm& algorithm, int& blocks, int& threads, detail::TunedAlgorithm way) {
+  if (algorithm == way) return;
+  algorithm = way;
+  blocks = threads = 0;  // they were for the other way
+}
+
+// Sizes before `first` go in one hop, those before `second` in lines, others in chunks.
+void put_in_order(std::vector<TunedSize>& sizes) {
+  const auto way_at = [](std::size_t i, std::size_t first, std::size_t second) {
+    return detail::TunedAlgorithm(i < first    ? detail::MoveWay::one_hop
+                                  : i < second ? detail::MoveWay::lines
+                                               : detail::MoveWay::chunks);
+  };
+  std::size_t best[2] = {}, least = SIZE_MAX;
+  for (std::size_t second = 0; second <= sizes.size(); ++second) {
+    for (std::size_t first = 0; first <= second; ++first) {
+      std::size_t cost = 0;
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        if (sizes[i].algorithm != way_at(i, first, second)) cost += sizes[i].time.samples != 0 ? sizes.size() : 1;
+      }
+      if (cost >= least) continue;
+      least = cost;
+      best[0] = first;
+      best[1] = second;
+    }
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    yield(sizes[i].algorithm, sizes[i].launch.blocks, sizes[i].launch.threads, way_at(i, best[0], best[1]));
+}
+
+}  // namespace
+
+std::vector<detail::TuningStep> move_steps_of(std::vector<TunedSize> sizes, std::span<const detail::TuningStep> base) {
+  put_in_order(sizes);
+  std::vector<detail::TuningStep> ordered;
+  std::uint64_t begin = 0;
+  for (detail::TuningStep step : steps_of(sizes, base)) {
+    detail::TunedAlgorithm way = step.algorithm;
+    if (step.up_to < sizes.front().bytes) way = std::min(way, sizes.front().algorithm);
+    if (begin > sizes.back().bytes) way = std::max(way, sizes.back().algorithm);
+    yield(step.algorithm, step.blocks, step.threads, way);
+    begin = step.up_to + 1;
+    if (!ordered.empty() && ending(ordered.back(), step.up_to) == step) ordered.pop_back();
+    ordered.push_back(step);
+  }
+  return ordered;
+}
+
 void check_steps(std::span<const std::size_t> sizes, std::span<const detail::TuningStep> base) {
   const auto kept = std::ranges::count_if(
       base, [&](const detail::TuningStep& step) { return step.up_to < sizes.front() || step.up_to > sizes.back(); });

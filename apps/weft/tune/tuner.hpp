@@ -15,14 +15,14 @@ namespace weft::cli {
 
 // The space of a size's search.
 struct TuneSpace {
-  std::vector<Algorithm> algorithms;
+  std::vector<detail::TunedAlgorithm> algorithms;
   std::vector<int> blocks, threads;  // all combinations are tried; empty: grids are not searched
   int samples = 7;
 };
 // The choice for a size.
 struct TunedSize {
   std::size_t bytes = 0;
-  Algorithm algorithm = Algorithm::one_shot;
+  detail::TunedAlgorithm algorithm = Algorithm::one_shot;
   Launch launch = {};
   // If two candidates took turns: the median, fastest and slowest turn of each. Otherwise both are the one time of the
   // present choice.
@@ -33,7 +33,7 @@ struct TunedSize {
 // The query of a search: a size, its present choice, and the new choice of the next smaller size, or null.
 struct TuneQuery {
   std::size_t bytes = 0;
-  Algorithm algorithm = Algorithm::one_shot;
+  detail::TunedAlgorithm algorithm = Algorithm::one_shot;
   Launch launch = {};
   const TunedSize* previous = nullptr;
 };
@@ -57,6 +57,9 @@ std::uint64_t boundary(std::uint64_t below, std::uint64_t above);
 // smallest keep the choices of `base`, from the next power of two downwards. Sizes above the largest keep them from the
 // next byte on. If the outermost choice is the same algorithm with no grid of its own, it extends over them instead.
 std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes, std::span<const detail::TuningStep> base);
+// The same for moves, none of whose ways may come back for larger messages. If measured sizes disagree, ways change
+// there where the fewest lose the one that they chose. Unmeasured sizes yield first.
+std::vector<detail::TuningStep> move_steps_of(std::vector<TunedSize> sizes, std::span<const detail::TuningStep> base);
 // Throws Errc::invalid_argument if the table could exceed the most steps of a table. `sizes` must ascend.
 void check_steps(std::span<const std::size_t> sizes, std::span<const detail::TuningStep> base);
 

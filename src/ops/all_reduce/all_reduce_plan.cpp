@@ -112,7 +112,7 @@ Plan plan_all_reduce(const PlanQuery& asked) {
   const TuningStep step = tuned_step(asked, asked.count * size_of(asked.type));
   PlanQuery query = asked;
   Plan plan{};
-  plan.algorithm = query.requested == Algorithm::automatic ? step.algorithm : query.requested;
+  plan.algorithm = query.requested == Algorithm::automatic ? step.algorithm.algorithm() : query.requested;
   if (query.requested == Algorithm::automatic) query.launch = tuned_launch(query, step);
   const std::size_t per_pack = elements_per_pack(query);
   if (plan.algorithm == Algorithm::pipelined) {

@@ -8,12 +8,11 @@
 
 #include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
-#include "base/units.hpp"
 #include "comm/call.hpp"
 #include "numeric/rows.hpp"
 #include "ops/all_reduce/all_reduce_plan.hpp"
 #include "ops/crossings/crossing_kernels.hpp"
-#include "ops/moves/move_plan.hpp"
+#include "ops/moves/group_moves.hpp"
 #include "ops/moves/ragged.hpp"
 
 namespace weft {
@@ -67,25 +66,16 @@ class CrossingCall : public detail::GroupCall {
   detail::CallName plan(bool) {
     const GroupState& group = channel();
     const std::uint64_t in_group = gathers ? input_.payload() : output_.payload();
-    // One hop saves 1 to 2 µs, which other bytes on the busiest link must not cost: on two H100 to 512 KiB, on four to
-    // 128 KiB for each peer.
-    const bool cpu = group.communicator().fabric().device() == Device::cpu;
-    const std::uint64_t peers = static_cast<std::uint64_t>(group.size()) - 1;
-    const std::uint64_t on_gpus = peers == 1 ? 512 * detail::kKiB : 384 * detail::kKiB;
-    const std::uint64_t most = (cpu ? 16 * detail::kKiB : on_gpus) / (peers * sizeof(detail::Pack));
-    one_hop_packs_ = std::min(group.layout().one_shot_packs, most);
+    detail::MoveQuery query = detail::move_query_for(group, detail::TunedOperation::crossing, args_.type);
+    one_hop_packs_ = detail::one_hop_packs(query);
     const bool in_one_hop = in_group <= one_hop_packs_ * sizeof(detail::Pack);
-    plan_ = detail::plan_move({.device = group.communicator().fabric().device(),
-                               .size = static_cast<std::uint32_t>(group.size()),
-                               .layout = group.layout(),
-                               // In one hop a rank takes the sums of every shard that it needs, in two its own.
-                               .own_bytes = in_one_hop ? output_.payload() : in_group / args_.group_ranks,
-                               .whole_bytes = gathers ? output_.payload() : input_.payload(),
-                               .unit_bytes = sizeof(detail::Pack),
-                               .wire_packs = sizeof(detail::Pack) / detail::payload_bytes(args_.type),
-                               .streams = 1,
-                               .launch = args_.launch,
-                               .max_blocks = group.communicator().max_blocks()});
+    query.group_ranks = args_.group_ranks;
+    query.table_bytes = in_group;
+    // In one hop a rank takes the sums of every shard that it needs, in two its own.
+    query.own_bytes = in_one_hop ? output_.payload() : in_group / args_.group_ranks;
+    query.whole_bytes = gathers ? output_.payload() : input_.payload();
+    query.launch = args_.launch;
+    plan_ = detail::plan_move(query);
     return {detail::fingerprint(detail::name_of_operation<CrossingCall>(), args_.width, args_.type, args_.group_ranks,
                                 detail::fingerprint(args_.counts), args_.tag),
             CrossingWords{.gathers = gathers,

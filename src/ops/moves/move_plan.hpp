@@ -1,10 +1,12 @@
-// Chooses the grid of a copy or a reduce-scatter, and the size from which it flows in chunks. A pure function of its
-// arguments, like plan_all_reduce().
+// Chooses the grid of a copy, a reduce-scatter or a crossing, and the size from which it flows in chunks. A pure
+// function of its arguments, like plan_all_reduce().
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "protocol/channel.hpp"
+#include "tuning/tuning.hpp"
 #include "weft/launch.hpp"
 #include "weft/types.hpp"
 
@@ -13,7 +15,7 @@ namespace weft::detail {
 inline constexpr int kMoveThreads = 512;  // of a copy or a reduce-scatter, per block, at most
 
 // How a copy or a reduce-scatter is made. Only values that are the same on every rank decide when it goes over to
-// chunks.
+// chunks: those of the call, and the group's table.
 struct MovePlan {
   std::uint64_t slot_packs;    // of the wire: longer messages flow in chunks
   std::uint64_t detour_packs;  // least packs that a detour must spare the busiest link (protocol/detour.hpp) …
@@ -32,10 +34,21 @@ struct MoveQuery {
   std::uint64_t unit_bytes;      // that one thread moves at once
   std::uint64_t wire_packs;      // … and their packs on the wire
   std::uint64_t streams;         // threads that serve the same place of a message: one for all peers, or one for each
-  bool symmetric = false;        // outputs lie in symmetric memory
+  bool symmetric = false;        // outputs lie in symmetric memory, for which there are no tables
   Launch launch = {};
   int max_blocks = kMaxBlocks;
+  const TuningTable* table = nullptr;  // null: by constants
+  std::uint64_t group_ranks = 1;       // of a crossing; its table goes by the rows of so many ranks …
+  std::uint64_t table_bytes = 0;       // … whose bytes are these. Others: 0, the larger of the rank's two directions
 };
 MovePlan plan_move(const MoveQuery& query);
+
+// Most packs on the wire of a crossing that goes in one hop: the rows of a group's ranks.
+std::uint64_t one_hop_packs(const MoveQuery& query);
+
+// The way of so many bytes as a table's steps have them, if no detour is worth while; and the table's steps, or the
+// constants as steps. `one_hop`: whether the operation has it.
+MoveWay move_way(const MoveQuery& query, std::uint64_t bytes, bool one_hop);
+std::vector<TuningStep> move_steps(const MoveQuery& query, bool one_hop);
 
 }  // namespace weft::detail

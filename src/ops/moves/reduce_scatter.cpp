@@ -8,6 +8,7 @@
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "numeric/rows.hpp"
+#include "ops/moves/group_moves.hpp"
 #include "ops/moves/move_kernels.hpp"
 #include "ops/moves/ragged.hpp"
 #include "weft/collectives.hpp"
@@ -108,17 +109,12 @@ class Scatter : public detail::GroupCall {
                  .ops = detail::ops_for(args_.type, args_.op),
                  .size = static_cast<std::uint32_t>(group.size()),
                  .aligned16 = aligned16(input_) && aligned16(output_)};
-    plan_ = detail::plan_move({.device = group.communicator().fabric().device(),
-                               .size = instance_.size,
-                               .layout = group.layout(),
-                               .own_bytes = std::max<std::uint64_t>(output_.payload(), to_one),
-                               .whole_bytes = input_.payload(),
-                               .sent_bytes = to_one,
-                               .unit_bytes = sizeof(detail::Pack),
-                               .wire_packs = sizeof(detail::Pack) / detail::payload_bytes(args_.type),
-                               .streams = 1,
-                               .launch = args_.launch,
-                               .max_blocks = group.communicator().max_blocks()});
+    detail::MoveQuery query = detail::move_query_for(group, detail::TunedOperation::reduce_scatter, args_.type);
+    query.own_bytes = std::max<std::uint64_t>(output_.payload(), to_one);
+    query.whole_bytes = input_.payload();
+    query.sent_bytes = to_one;
+    query.launch = args_.launch;
+    plan_ = detail::plan_move(query);
     partition_ = partition;
     partition_.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);
     if constexpr (Partition::kKnown) {

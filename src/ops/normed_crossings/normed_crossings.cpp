@@ -7,9 +7,8 @@
 #include <string>
 
 #include "base/fingerprint.hpp"
-#include "base/units.hpp"
 #include "comm/call.hpp"
-#include "ops/moves/move_plan.hpp"
+#include "ops/moves/group_moves.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/norm/norm_arguments.hpp"
 #include "ops/normed_crossings/normed_crossing_kernels.hpp"
@@ -95,17 +94,13 @@ class NormedCrossingCall : public detail::GroupCall {
     const GroupState& group = channel();
     const std::uint64_t row = std::uint64_t{most_row_packs()} * sizeof(detail::Pack);
     const std::uint64_t whole_rows = gathers ? args_.output_rows : args_.input_rows;
-    plan_ = detail::plan_move({.device = group.communicator().fabric().device(),
-                               .size = static_cast<std::uint32_t>(group.size()),
-                               .layout = group.layout(),
-                               .own_bytes = args_.shard_rows * row,
-                               .whole_bytes = whole_rows * row,
-                               .unit_bytes = sizeof(detail::Pack),
-                               .wire_packs = 1,
-                               .streams = 1,
-                               .launch = args_.launch,
-                               .max_blocks = group.communicator().max_blocks()});
-    choose_hops();
+    detail::MoveQuery query = detail::move_query_for(group, detail::TunedOperation::crossing_rms_norm, args_.type);
+    query.group_ranks = args_.group_ranks;
+    query.own_bytes = args_.shard_rows * row;
+    query.whole_bytes = whole_rows * row;
+    query.launch = args_.launch;
+    plan_ = detail::plan_move(query);
+    choose_hops(detail::one_hop_packs(query));
     if (!may_flow()) widen_blocks();
     const detail::MadeScales scales = detail::made_scales(args_.fp8);
     return {detail::fingerprint(detail::name_of_operation<NormedCrossingCall>(), args_.hidden, args_.type,
@@ -164,13 +159,10 @@ class NormedCrossingCall : public detail::GroupCall {
     return args_.gamma_f32 || (gathers ? args_.output_rows : args_.input_rows) * most_row_packs() > plan_.slot_packs ||
            work_.norm.row_packs > detail::kMostRowPacksHeld || on_cpu();
   }
-  // One hop saves 1 to 2 µs, as in crossings. Every rank has the same limit. Groups of one rank have one hop as it is.
-  void choose_hops() {
-    const GroupState& group = channel();
-    const std::uint64_t peers = std::max<std::uint64_t>(static_cast<std::uint64_t>(group.size()), 2) - 1;
-    const std::uint64_t most = (peers == 1 ? 512 : 384) * detail::kKiB / (peers * sizeof(detail::Pack));
+  // Every rank has the same limit. Groups of one rank have one hop as it is.
+  void choose_hops(std::uint64_t most_packs) {
     if (on_cpu() || args_.group_ranks == 1 || work_.norm.row_packs > detail::kMostRowPacksHeld) return;
-    one_hop_packs_ = std::min(group.layout().one_shot_packs, most);
+    one_hop_packs_ = most_packs;
     const int least = threads_that_hold(detail::kMostHeldInOneHop);
     if (plan_.threads / plan_.warp_groups >= least) return;
     plan_.warp_groups = 1;

@@ -86,13 +86,21 @@ Config small_gpu_pieces() {
   return config;
 }
 
-Config with_steps(Config config, const std::string& file, const std::vector<detail::TuningStep>& steps, int ranks) {
+// Of whatever GPU there is.
+Config with_tables(Config config, const std::string& file, std::vector<detail::TuningTable> tables, int ranks) {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  for (detail::TuningTable& table : tables) {
+    table.processor = {properties.name};
+    table.ranks = ranks;
+  }
   config.tuning_file = fmt::format("{}{}.{}.json", testing::TempDir(), file, ranks);
-  std::ofstream(config.tuning_file) << detail::to_json(
-      {{.processor = {properties.name}, .ranks = ranks, .origin = "measured", .steps = steps}});
+  std::ofstream(config.tuning_file) << detail::to_json(tables);
   return config;
+}
+
+Config with_steps(Config config, const std::string& file, const std::vector<detail::TuningStep>& steps, int ranks) {
+  return with_tables(std::move(config), file, {{.origin = "measured", .steps = steps}}, ranks);
 }
 
 GpuRank::GpuRank(int rank) : device_(rank % gpu_count()) {

@@ -32,6 +32,7 @@ Config small_gpu_pieces();
 // Slots of 256 bytes: longer messages flow in chunks.
 Config small_gpu_slots();
 // Adds a table of these steps for so many ranks on the current GPU, in a file of that name.
+Config with_tables(Config config, const std::string& file, std::vector<detail::TuningTable> tables, int ranks);
 Config with_steps(Config config, const std::string& file, const std::vector<detail::TuningStep>& steps, int ranks);
 
 // Ranks that share a GPU need its queues to run side by side. CUDA promises this only for work that has begun: with

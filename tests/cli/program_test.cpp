@@ -54,7 +54,7 @@ TEST(Program, BadUsageIsTwo) {
       {"info", "--ranks", "many"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--plot", "picture.gif"},
       {"bench", "moe", "--tuning", "table.json"},
-      {"bench", "gather", "--tuning", "table.json"},
+      {"bench", "logits", "--tuning", "table.json"},
   };
   for (const auto& arguments : bad) {
     const auto result = run(arguments);

@@ -13,6 +13,7 @@
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/sizes.hpp"
+#include "common/tuning_note.hpp"
 #include "common/values.hpp"
 #include "models/model_choice.hpp"
 #include "weft/moe.hpp"
@@ -244,6 +245,7 @@ int DpAttentionBench::run() const {
   if (has_logits && wants(kLogits)) measure_logits(ranks, measured);
   if (std::ranges::any_of(kCrossings, [&](Operation one) { return wants(name(one)); }))
     measure_crossings(ranks, measured);
+  if (const std::string note = unused_tuning(ranks, options.tuning); !note.empty()) measured.notes.push_back(note);
   if (!has_logits) measured.notes.push_back(fmt::format("Logits: {} has no vocab_size", shape.name));
   const ParallelLayout& used = measured.crossing.layout;
   if (used.tp != asked.tp)
@@ -288,6 +290,7 @@ Command add_bench_dp_attention(CLI::App& app, const std::vector<std::string>& ar
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "Weft's kernels, and so the most SMs that they use");
   bench->options.add_to(app);
+  bench->options.add_tuning_to(app);
   bench->options.add_sharing_to(app);
   tp->excludes(app.get_option("--ranks"));
   bench->options.add_data_to(app);

@@ -11,6 +11,7 @@
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/sizes.hpp"
+#include "common/tuning_note.hpp"
 #include "common/values.hpp"
 #include "models/model_choice.hpp"
 #include "workloads/speed_up.hpp"
@@ -201,6 +202,7 @@ int GatherBench::run() const {
                                                                     batches(ranks.device()).back(), options.type)));
   const auto bench = open_gather_bench(ranks, options.bench_args(largest), gathered);
   auto notes = bench->notes();
+  if (const std::string note = unused_tuning(ranks, options.tuning); !note.empty()) notes.push_back(note);
   if (gathered.layout.tp != asked.tp)
     notes.push_back(fmt::format("tp {}, dp {} does not fit: the {} present ranks were measured as tp {}, dp {}",
                                 asked.tp, asked.dp, gathered.layout.tp, gathered.layout.tp, gathered.layout.dp));
@@ -245,6 +247,7 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "Weft's kernels, and so the most SMs that they use");
   bench->options.add_to(app);
+  bench->options.add_tuning_to(app);
   bench->options.add_sharing_to(app);
   tp->excludes(app.get_option("--ranks"));
   bench->options.add_data_to(app);

@@ -36,7 +36,7 @@ struct BenchOptions {
   void add_data_to(CLI::App& app);  // for commands that take values of --data
   void add_op_to(CLI::App& app);
   void add_sharing_to(CLI::App& app);  // for commands that use ranks_at_hand()
-  void add_tuning_to(CLI::App& app);   // for commands whose ways come from tables: all-reduces, norms, layers
+  void add_tuning_to(CLI::App& app);   // for commands whose ways come from tables
   // Throws before anything is started if the request cannot be served or an output cannot be written.
   Ranks::Args ranks_args() const;
   // For a layout that may be for more GPUs than there are: it is measured on those at hand, unless ranks share them. In

@@ -130,6 +130,13 @@ struct DispatchArgs {
   Launch launch = {};
   ExpertRounds rounds = {};  // of the dispatch, or of its send; its waits have the same. rank_compact: one
   std::uint32_t round = 0;   // of this wait: 0, then 1 …; ignored by the others
+  // The handle of an earlier dispatch, if its routing serves this one, too. The exchange is `repeatable`. Rows come at
+  // the places of that dispatch, in its order; `tokens` and `most_tokens` are its own. Ids, weights and the mask are
+  // ignored, and `output`, `output_scales` and `source_wait_ns` are the only outputs. All others still hold. So does
+  // the handle, which this call returns: the call takes its handle slot, and not the next one. `host_counts` is null,
+  // and `map` is 0. A wait ignores this: it knows how its send was made. A replay whose handle slot has the routing of
+  // another dispatch than a peer's, or of another number of tokens, ends with Errc::mismatch.
+  DispatchHandle again = {};
 };
 
 struct CombineArgs {

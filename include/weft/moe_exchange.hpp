@@ -125,6 +125,9 @@ struct MoeExchangeArgs {
   // `most_tokens` are no more take the slots. So one exchange serves prefill and decoding. 0: as RowPath says; with
   // RowPath::ring none. rank_compact: always 0.
   std::uint32_t slot_tokens = 0;
+  // Its dispatches can be made again with the routing of an earlier one (DispatchArgs::again). Rows then take the ring
+  // alone: RowPath::ring without slot_tokens, or rank_compact. A dispatch takes no rounds.
+  bool repeatable = false;
 };
 
 // Bytes that an exchange takes on each rank, and tokens that its buffers hold. docs/moe.md has the formula.

@@ -46,17 +46,30 @@ auto make_dispatch(const PyExchange& self, const CallOptions& options, Build&& b
       [&](const char* reason, Stream stream) { exchange.refuse_dispatch(reason, stream); });
 }
 
+DispatchHandle checked(const PyExchange& self, const char* name, const PyHandle& handle) {
+  if (handle.of != &*self) reject(fmt::format("{}: of a dispatch of another exchange", name));
+  return handle.handle;
+}
+// Null: none.
+DispatchHandle checked_again(const PyExchange& self, const PyHandle* again) {
+  return again != nullptr ? checked(self, "again", *again) : DispatchHandle{};
+}
+
 PyHandle named(const PyExchange& self, const DispatchHandle& handle) {
   return {handle, &*self};
 }
 
 PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, nb::handle topk_ids,
                   nb::handle topk_weights, nb::handle scales, nb::handle rank_mask, nb::handle mask_ids,
-                  nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens,
-                  std::uint32_t map, int blocks, int threads, const nb::kwargs& outputs) {
+                  const PyHandle* again, nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds,
+                  std::uint32_t most_tokens, std::uint32_t map, int blocks, int threads, const nb::kwargs& outputs) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.most_tokens = most_tokens, .map = map, .discard = discard, .rounds = given.rounds()};
+    DispatchArgs args{.most_tokens = most_tokens,
+                      .map = map,
+                      .discard = discard,
+                      .rounds = given.rounds(),
+                      .again = checked_again(self, again)};
     take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
     take_outputs(args, shapes, tensors, output, outputs);
     return args;
@@ -65,12 +78,16 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
 }
 
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
-                       nb::handle scales, nb::handle rank_mask, nb::handle mask_ids, nb::handle stream,
-                       std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map,
+                       nb::handle scales, nb::handle rank_mask, nb::handle mask_ids, const PyHandle* again,
+                       nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens,
                        int blocks, int threads) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.most_tokens = most_tokens, .map = map, .discard = discard, .rounds = given.rounds()};
+    DispatchArgs args{.most_tokens = most_tokens,
+                      .map = map,
+                      .discard = discard,
+                      .rounds = given.rounds(),
+                      .again = checked_again(self, again)};
     take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
     return args;
   };
@@ -78,15 +95,10 @@ PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk
                make_dispatch(self, {stream, tag, blocks, threads}, build, std::mem_fn(&MoeExchange::dispatch_send)));
 }
 
-DispatchHandle checked(const PyExchange& self, const PyHandle& handle) {
-  if (handle.of != &*self) reject("handle: of a dispatch of another exchange");
-  return handle.handle;
-}
-
 void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle output, std::uint32_t round,
                    nb::handle stream, std::uint32_t tag, int blocks, int threads, const nb::kwargs& outputs) {
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
-    DispatchArgs args{.tokens = checked(self, handle).tokens, .round = round};
+    DispatchArgs args{.tokens = checked(self, "handle", handle).tokens, .round = round};
     take_outputs(args, shapes, tensors, output, outputs);
     return args;
   };
@@ -115,7 +127,7 @@ void make_combine(const PyExchange& self, const PyHandle& handle, const Combined
     const auto residual = tensors.optional("residual", given.residual, Access::read);
     const auto waits = tensors.optional("source_wait_ns", given.source_wait_ns, Access::write);
     CombineArgs args =
-        combine_args(ExchangeShapes(exchange, self->group), checked(self, handle),
+        combine_args(ExchangeShapes(exchange, self->group), checked(self, "handle", handle),
                      {address(output), address(input), address(weights), address(residual), address(waits)});
     args.rounds = call.rounds;
     args.round = call.round;
@@ -155,14 +167,16 @@ void bind_dispatch(nb::class_<PyExchange>& exchange) {
   exchange
       .def("dispatch", dispatch, nb::arg("output"), nb::arg("input"), nb::arg("topk_ids") = nb::none(),
            nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
-           nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
-           nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
+           nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("again").none() = nb::none(),
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1,
+           nb::arg("most_tokens") = 0, nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("outputs"),
            nb::sig("def dispatch(self, output: object, input: object, topk_ids: object = None, "
                    "topk_weights: object = None, *, scales: object = None, rank_mask: object = None, "
-                   "mask_ids: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
-                   "rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0, "
-                   "**outputs: object) "
+                   "mask_ids: object = None, again: DispatchHandle | None = None, stream: object = None, tag: int = 0, "
+                   "discard: bool = False, rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, "
+                   "threads: int = "
+                   "0, **outputs: object) "
                    "-> DispatchHandle"),
            R"doc(
 Sends this rank's tokens to the ranks of their experts, and takes the rows of this rank's own.
@@ -179,6 +193,9 @@ ranks] (rank_compact): in row i, the rows that the sources 0 … i have for each
 
 rank_mask: instead of topk_ids, bool or u8 [tokens, ranks]: the ranks that get a token's row. For an exchange of as many
 experts as ranks, expert r on rank r, and of as large a top_k. mask_ids: i32 of the same shape, which this writes.
+again: the handle of an earlier dispatch of a repeatable exchange, instead of topk_ids and weights: rows come at the
+places of that dispatch, for as many tokens. output, output_scales and source_wait_ns are the only outputs, and others
+still hold. It takes that handle slot, and returns that handle.
 discard: the handle slot taken may still wait for its combine, which is then never called.
 rounds: in which rows are sent (dispatch_send). The peers must divide alike.
 most_tokens: the most that a rank has in this call, the same on every rank; 0: not known. Up to the exchange's
@@ -186,12 +203,12 @@ slot_tokens rows take slots instead of the ring, here and in combine.
 map: of the exchange's maps of experts, the same on every rank.)doc")
       .def("dispatch_send", dispatch_send, nb::arg("input"), nb::arg("topk_ids") = nb::none(),
            nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
-           nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
-           nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("again").none() = nb::none(),
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1,
+           nb::arg("most_tokens") = 0, nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def dispatch_send(self, input: object, topk_ids: object = None, topk_weights: object = None, *, "
-                   "scales: object = None, rank_mask: object = None, mask_ids: object = None, stream: object = None, "
-                   "tag: int = 0, discard: bool = False, "
+                   "scales: object = None, rank_mask: object = None, mask_ids: object = None, "
+                   "again: DispatchHandle | None = None, stream: object = None, tag: int = 0, discard: bool = False, "
                    "rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0) -> "
                    "DispatchHandle"),
            R"doc(
@@ -200,7 +217,7 @@ The first half of dispatch: waits for no rank. Sends and waits take turns.
 rounds: into which each rank's experts are divided: their number (1 to 16, as even as possible), or the experts of each
 of them, as many together as the rank has that holds most. Such a dispatch has a wait for each round, and its combine
 may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
-weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, map, rank_mask, mask_ids: as in
+weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, map, rank_mask, mask_ids, again: as in
 dispatch.)doc")
       .def(
           "dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(), nb::arg("round") = 0,

@@ -14,7 +14,7 @@ auto with_exchange_args(Use use) {
                const char* overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
                std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
                std::uint32_t ring_rows, bool weights_at_combine, std::uint32_t slot_tokens,
-               std::vector<std::int32_t> experts_of_rank, std::uint32_t maps) {
+               std::vector<std::int32_t> experts_of_rank, std::uint32_t maps, bool repeatable) {
     return use(first, MoeExchangeArgs{.tokens = tokens,
                                       .hidden = hidden,
                                       .experts = experts,
@@ -37,7 +37,8 @@ auto with_exchange_args(Use use) {
                                       .handles = handles,
                                       .path = value_of<RowPath>("path", path),
                                       .ring_rows = ring_rows,
-                                      .slot_tokens = slot_tokens});
+                                      .slot_tokens = slot_tokens,
+                                      .repeatable = repeatable});
   };
 }
 
@@ -106,16 +107,16 @@ A handle's dispatch comes before its combine, and a combine before the dispatch 
 dispatches later. Tensors are dense; no two of a call overlap, but combine's output may be its residual.
 Streams, graphs, tags and errors are as in Group.)doc");
   const auto define = [&](const char* name, auto function, const char* first, const char* doc, const auto&... extra) {
-    exchange.def_static(name, function, nb::arg(first), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"),
-                        nb::arg("experts"), nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none",
-                        nb::arg("scale_order") = "rows", nb::arg("scale_bytes") = 0, nb::arg("combine_type") = "bf16",
-                        nb::arg("layout") = "expert_masked", nb::arg("alignment") = 1, nb::arg("capacity") = 0,
-                        nb::arg("overflow") = "error", nb::arg("weighted") = true,
-                        nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
-                        nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(),
-                        nb::arg("handles") = defaults.handles, nb::arg("path") = "automatic", nb::arg("ring_rows") = 0,
-                        nb::arg("weights_at_combine") = false, nb::arg("slot_tokens") = 0,
-                        nb::arg("experts_of_rank") = std::vector<std::int32_t>(), nb::arg("maps") = 1, doc, extra...);
+    exchange.def_static(
+        name, function, nb::arg(first), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"), nb::arg("experts"),
+        nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none", nb::arg("scale_order") = "rows",
+        nb::arg("scale_bytes") = 0, nb::arg("combine_type") = "bf16", nb::arg("layout") = "expert_masked",
+        nb::arg("alignment") = 1, nb::arg("capacity") = 0, nb::arg("overflow") = "error", nb::arg("weighted") = true,
+        nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
+        nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(), nb::arg("handles") = defaults.handles,
+        nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, nb::arg("weights_at_combine") = false,
+        nb::arg("slot_tokens") = 0, nb::arg("experts_of_rank") = std::vector<std::int32_t>(), nb::arg("maps") = 1,
+        nb::arg("repeatable") = false, doc, extra...);
   };
   define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
@@ -136,7 +137,9 @@ experts_of_rank: instead, for set_experts(): the expert at each place of each ra
     −1 at empty places. maps: how many, 1 … 1024; a dispatch names its own.
 handles: most dispatches whose combine has not ended, 1 … 64.
 path: "automatic" (slots up to 1024 tokens, else the ring, and slots for 128 beside it), "slots" or "ring".
-ring_rows: places for each rank's rows. slot_tokens: tokens with slots beside the ring, for calls of so many most_tokens.)doc");
+ring_rows: places for each rank's rows. slot_tokens: tokens with slots beside the ring, for calls of so many most_tokens.
+repeatable: dispatches can be made again with an earlier routing (dispatch's `again`). Rows take the ring alone: path is
+    "ring" without slot_tokens, or layout "rank_compact". A dispatch has one round.)doc");
   define("memory", with_exchange_args<int>(memory_of_exchange), "ranks", R"doc(
 Bytes that create() of these arguments takes on each of `ranks` ranks of a group, without taking them.)doc",
          nb::sig("def memory(ranks: int, *, tokens: int, hidden: int, experts: int, top_k: int, **options: object)"

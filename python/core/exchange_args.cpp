@@ -69,12 +69,18 @@ std::size_t tokens_of(const char* name, const Tensor& routing, std::size_t width
 
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given) {
   const Tensor *const ids = given.topk_ids, *const mask = given.rank_mask;
-  if ((ids == nullptr) == (mask == nullptr)) reject("topk_ids: give either them or rank_mask");
-  const std::size_t tokens = ids != nullptr ? tokens_of("topk_ids", *ids, shapes.args.top_k, shapes.args.tokens)
-                                            : tokens_of("rank_mask", *mask, shapes.ranks, shapes.args.tokens);
+  const bool again = args.again != DispatchHandle{};
+  if (again && (ids != nullptr || mask != nullptr || given.topk_weights != nullptr))
+    reject("again: with it there are neither topk_ids nor topk_weights nor rank_mask");
+  if (!again && (ids == nullptr) == (mask == nullptr)) reject("topk_ids: give either them or rank_mask");
+  const std::size_t tokens = again            ? args.again.tokens
+                             : ids != nullptr ? tokens_of("topk_ids", *ids, shapes.args.top_k, shapes.args.tokens)
+                                              : tokens_of("rank_mask", *mask, shapes.ranks, shapes.args.tokens);
   const std::size_t entries = tokens * shapes.args.top_k;
   args.tokens = static_cast<std::uint32_t>(tokens);
-  if (ids != nullptr) {
+  if (again) {
+    if (args.most_tokens == 0) args.most_tokens = args.again.most_tokens;
+  } else if (ids != nullptr) {
     args.topk_ids = checked<void>("topk_ids", *ids, {entries, "i32", "i64"});
     args.topk_ids_are_i64 = name_of(ids->type) == "i64";
   } else {

@@ -35,6 +35,7 @@ std::size_t cast_scale_bytes(std::size_t rows, std::size_t columns, RowCast cast
 struct DispatchInputs {
   const Tensor *input, *topk_ids, *topk_weights, *scales, *rank_mask = nullptr, *mask_ids = nullptr;
 };
+// If the dispatch is made again, `args.again` says so already: then the numbers of tokens are those of its handle.
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given);
 
 // The outputs of dispatch beside its rows.

@@ -51,7 +51,7 @@ GivenRounds given_rounds(Stack& stack) {
 
 // The tensors of a dispatch, in the schema's order.
 struct DispatchTensors {
-  std::optional<Tensor> handle, input, topk_ids, topk_weights, scales, rank_mask, mask_ids, output;
+  std::optional<Tensor> handle, input, topk_ids, topk_weights, scales, rank_mask, mask_ids, again, output;
   std::optional<Tensor> others[std::size(kDispatchOutputs)];
 };
 
@@ -69,6 +69,7 @@ void dispatch(Stack& stack) {
     tensors.scales = stack.optional();
     tensors.rank_mask = stack.optional();
     tensors.mask_ids = stack.optional();
+    tensors.again = stack.optional();
   }
   if constexpr (half != Half::send) {
     tensors.output = stack.tensor();
@@ -88,6 +89,7 @@ void dispatch(Stack& stack) {
           args.rounds = rounds.rounds();
           args.most_tokens = given_number(stack);
           args.map = given_number(stack);
+          if (tensors.again) args.again = read_handle(*tensors.again);
         } else {
           args.round = given_number(stack);
           args.tokens = read_handle(*tensors.handle).tokens;
@@ -162,7 +164,8 @@ void combine(Stack& stack) {
 
 const std::vector<Operator>& exchange_operators() {
   static constexpr const char* kInputs =
-      "Tensor input, Tensor? topk_ids, Tensor? topk_weights, Tensor? scales, Tensor? rank_mask, Tensor(l!)? mask_ids";
+      "Tensor input, Tensor? topk_ids, Tensor? topk_weights, Tensor? scales, Tensor? rank_mask, "
+      "Tensor(l!)? mask_ids, Tensor? again";
   static constexpr const char* kOutputs =
       "Tensor(b!) output, Tensor(c!)? output_scales, Tensor(d!)? counts, Tensor(e!)? offsets, "
       "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "

@@ -58,6 +58,7 @@ struct Mirror<weft_dispatch_args> {
     copy(c.rank_mask, cpp.rank_mask);
     copy(c.mask_ids, cpp.mask_ids);
     copy(c.rank_prefix, cpp.rank_prefix);
+    copy_handle(c.again, cpp.again);
   }
 };
 

@@ -31,6 +31,7 @@ struct Mirror<weft_moe_exchange_args> {
     copy(c.ring_rows, cpp.ring_rows);
     copy(c.slot_tokens, cpp.slot_tokens);
     copy(c.maps, cpp.maps);
+    copy(c.repeatable, cpp.repeatable);
   }
 };
 

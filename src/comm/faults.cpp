@@ -76,6 +76,10 @@ std::string describe_misfit(const FaultRecord& record) {
       return fmt::format("local expert {} gets {} rows, and has room for {}", place, value, limit);
     case Misfit::rows_of_all:
       return fmt::format("the local experts get {} rows together, and there is room for {}", value, limit);
+    case Misfit::tokens:
+      return fmt::format("it has {} tokens, and the dispatch whose routing it takes had {}", value, limit);
+    case Misfit::routing:
+      return fmt::format("that rank takes the routing of epoch {}, and this one that of epoch {}", value, limit);
   }
   return {};
 }

@@ -166,6 +166,8 @@ enum class Misfit : std::uint32_t {
   taken_rows,   // the part that is taken has more rows than the output
   expert_rows,  // expert `place` gets more rows than it has room for
   rows_of_all,  // all experts get more rows than there is room for
+  tokens,       // a dispatch made again has other tokens than the one whose routing it takes
+  routing,      // … and another rank takes the routing of another one
 };
 
 // A fingerprint that no call has: its rank has rejected the call.

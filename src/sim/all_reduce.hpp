@@ -95,6 +95,11 @@ class AllReduceProgram final : public Program {
   void begin_round(unsigned call, unsigned rank);
   void end_round(unsigned call, unsigned rank);
   void reset_tables();
+  // The call whose routing a dispatch has: itself, or the one that it takes it from.
+  unsigned routing_of(unsigned dispatch) const {
+    const int again = setup_.calls[dispatch].again;
+    return again >= 0 ? static_cast<unsigned>(again) : dispatch;
+  }
   detail::ExchangeView exchange_view(unsigned dispatch, unsigned rank);
   bool takes_ring(const CallSetup& dispatch) const;
   std::uint32_t host_epoch(unsigned call) const;

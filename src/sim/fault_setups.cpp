@@ -52,6 +52,13 @@ void set_ring(Setup& setup) {
                           {{.blocks = 4, .threads = setup.lanes, .senders = 1}, {.blocks = 2, .threads = setup.lanes}});
 }
 
+// Two dispatches that leave their routing, and one that is made again with each of them.
+void set_again(Setup& setup) {
+  setup.exchange.repeatable = true;
+  setup.exchange.handles = 2;
+  setup.calls = made_again(setup.calls, 1);
+}
+
 void set_beside(Setup& setup) {
   setup.side_by_side = true;
   setup.exchange.handles = 2;
@@ -99,6 +106,7 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant.starts_with("ring")) {
     set_ring(setup);
     if (variant == "ring-beside-lanes") set_beside(setup);
+    if (variant == "ring-again") set_again(setup);
     if (variant == "ring-compact") {
       setup.exchange.layout = RowLayout::rank_compact;
       setup.exchange.capacity = 0;
@@ -139,7 +147,7 @@ constexpr Variant kVariants[] = {{"two-shot", "wrap", 2},   {"one-shot", "torn16
                                  {"moe", "halves", 2},      {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
                                  {"pipelined", "apart", 2}, {"counts", "", 2},          {"counts", "wrap", 3},
                                  {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3},
-                                 {"moe", "rounds", 2},      {"moe", "ring-compact", 2}};
+                                 {"moe", "rounds", 2},      {"moe", "ring-compact", 2}, {"moe", "ring-again", 2}};
 
 }  // namespace
 
@@ -169,6 +177,14 @@ Setup fault_setup(const FaultArgs& args) {
     setup.calls = {setup.calls[0], setup.calls[2]};
     faults.in_flight = true;
     faults.odd_call = 1;
+  }
+  if (kind == "other-routing") {
+    // Both dispatches have as many tokens, so only their epochs tell them apart. The culprit takes the second one's.
+    setup.calls = made_again(moe_calls({{{1, -1, 0, 0}, {0, 1}}, {{-1, 0, 1, 1}, {1, -1}}}, setup.calls[0].grids), 1);
+    faults.odd_rank = culprit;
+    faults.odd_call = 4;
+    faults.odd = setup.calls[4];
+    faults.odd->again = 2;
   }
   if (is_one_of(kind, {"other-count", "other-operation"})) {
     CallSetup odd = setup.calls[odd_call];
@@ -280,6 +296,12 @@ const std::vector<Setup>& all_fault_setups() {
     }
     for (const std::string variant : {"contiguous", "lanes", "ring", "compact"}) {
       all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));
+    }
+    for (const unsigned ranks : {2u, 3u}) {
+      all.push_back(fault_setup({.kind = "other-routing", .protocol = "moe", .ranks = ranks, .variant = "ring-again"}));
+    }
+    for (const std::string kind : {"late", "aborts", "mismatch"}) {
+      all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = 2, .odd_call = 4, .variant = "ring-again"}));
     }
     for (const std::string variant : {"beside-lanes", "ring-beside-lanes"}) {
       all.push_back(fault_setup({.kind = "aborts", .protocol = "moe", .ranks = 2, .variant = variant}));

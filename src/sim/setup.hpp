@@ -123,6 +123,7 @@ struct CallSetup {
   bool wide_ids = false;       // … which are given as 64 bits
   bool discard = false;        // dispatch: as in DispatchArgs
   bool by_slots = false;       // dispatch: by the slots beside a ring
+  int again = -1;              // dispatch: made again with the routing of this call, whose `ids` it has, too
   bool residual = false;       // combine: there is one
   detail::Phases phases = {};  // of dispatch and combine
   // combine: the call that was its dispatch; a wait, or a later round: its first send; rms_norm: the first step
@@ -221,6 +222,8 @@ std::vector<CallSetup> moe_in_rounds(const std::vector<Routing>& routings, const
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles);
 // Dispatches that tell the host their counts (Setup::tells_counts).
 std::vector<CallSetup> telling_counts(std::vector<CallSetup> calls);
+// Behind each dispatch's combine, `times` dispatches that take its routing, each with a combine.
+std::vector<CallSetup> made_again(const std::vector<CallSetup>& calls, int times);
 // The same exchange, whose weights come with combine.
 MoeExchangeArgs weighed_late(MoeExchangeArgs args);
 // With rows of one pack, which travel bit for bit, and room for all of them.
@@ -269,5 +272,7 @@ std::vector<Setup> large_ring_setups();
 std::vector<Setup> small_compact_setups();
 std::vector<Setup> place_setups();
 std::vector<Setup> large_compact_setups();
+std::vector<Setup> small_again_setups();
+std::vector<Setup> large_again_setups();
 
 }  // namespace weft::sim

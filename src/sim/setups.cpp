@@ -59,6 +59,7 @@ const std::vector<Setup>& all_setups() {
     add(small_round_setups());
     add(small_ring_setups());
     add(small_compact_setups());
+    add(small_again_setups());
     add(small_norm_setups());
     add(small_multimem_setups());
     for (Setup& setup : all) setup.small = true;
@@ -77,6 +78,7 @@ const std::vector<Setup>& all_setups() {
     add(large_ring_setups());
     add(large_compact_setups());
     add(place_setups());
+    add(large_again_setups());
     add(large_norm_setups());
     add(large_multimem_setups());
     return all;

@@ -121,7 +121,11 @@ TEST(Kernels, DispatchAndCombine) {
           for (const bool rounds : {false, true}) {
             for (const bool tallies : {false, true})
               found.add(detail::DispatchQuery{type, cast, order, ring, rounds, tallies});
-            if (ring && !rounds) found.add(detail::DispatchQuery{type, cast, order, ring, rounds, false, true});
+            if (!ring || rounds) continue;
+            for (const bool compact : {false, true}) {
+              for (const auto use : {detail::RoutingUse::once, detail::RoutingUse::noted, detail::RoutingUse::known})
+                found.add(detail::DispatchQuery{type, cast, order, ring, rounds, false, compact, use});
+            }
           }
         }
       }

@@ -84,6 +84,54 @@ TEST_P(GpuMoeRing, GraphsReplayedWithOtherRoutings) {
   }
 }
 
+// Dispatches are made again for other rows, eagerly and in a graph that has the dispatch, too.
+TEST_P(GpuMoeRing, DispatchesMadeAgain) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  for (const Batch& batch : repeatable(in_every_layout({more_tokens_than_places(ranks)}, ranks))) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    std::vector<PreparedMoe> others;
+    for (const PreparedMoe& p : prepared) others.push_back(with_other_rows(p));
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      const auto again = [&](const PreparedMoe& p, DispatchHandle handle) {
+        DispatchArgs args = moe.dispatch_args(p, gpu.stream());
+        args.again = handle;
+        EXPECT_EQ(exchange.dispatch(args), handle);
+      };
+      for (std::size_t i = 0; i < prepared.size(); ++i) {
+        moe.fill(prepared[i]);
+        const DispatchHandle handle = moe.dispatch(prepared[i], gpu.stream());
+        moe.combine(prepared[i], handle, gpu.stream());
+        moe.check_dispatch(prepared[i]);
+        for (int time = 0; time < 2; ++time) {
+          moe.fill_again(others[i]);
+          again(others[i], handle);
+          moe.check_dispatch(others[i]);
+          moe.combine(others[i], handle, gpu.stream());
+          moe.check_combine(others[i]);
+        }
+      }
+      const PreparedMoe& p = prepared[0];
+      moe.fill(p);
+      const Graph graph(gpu, [&] {
+        const DispatchHandle handle = moe.dispatch(p, gpu.stream());
+        moe.combine(p, handle, gpu.stream());
+        again(p, handle);
+        moe.combine(p, handle, gpu.stream());
+      });
+      for (int replay = 0; replay < 3; ++replay) {
+        moe.fill(p);
+        graph.launch(gpu.stream());
+        moe.check_dispatch(p);
+        moe.check_combine(p);
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
 // One graph of an engine decodes, the other one prefills.
 TEST_P(GpuMoeRing, GraphsBySlotsAndByTheRing) {
   for (const Batch& batch : with_slots(on_ring(routings_for_two_graphs(GetParam())))) {

@@ -46,6 +46,7 @@ std::vector<OtherExchange> other_exchanges() {
           {"weights_at_combine true", [](auto& a) { a.weights_at_combine = true; }},
           {"path ring", [](auto& a) { a.path = RowPath::ring; }},
           {"ring_rows 64", [](auto& a) { a.ring_rows = 64; }, [](auto& a) { a.path = RowPath::ring; }},
+          {"repeatable true", [](auto& a) { a.repeatable = true; }, [](auto& a) { a.path = RowPath::ring; }},
           {"rank_of_expert ", [](auto& a) { a.rank_of_expert.assign(8, 0); }},
           {"rank_of_expert ", [](auto& a) { a.rank_of_expert[7] = 2; }, [](auto& a) { a.rank_of_expert.assign(8, 0); }},
           {"rank_of_expert ",

@@ -298,6 +298,24 @@ class Case:
         exchange.combine(results, rows, handle, self.tokens)
         return [rows, counts, results]
 
+    def repeated(self) -> tuple[weft.torch.Exchange, torch.Tensor, torch.Tensor]:
+        """A repeatable exchange, and rows for the outputs of two dispatches."""
+        self.exchanged()
+        if not hasattr(self, "repeatable"):
+            definition = {"tokens": 4, "hidden": 64, "experts": 6, "top_k": 2, "handles": 64, "path": "ring"}
+            self.repeatable = weft.torch.Exchange(self.group, **definition, repeatable=True)
+        rows = torch.zeros(2, self.repeatable.output_rows, 64, dtype=torch.bfloat16, device=self.device)
+        return self.repeatable, rows[0], rows[1]
+
+    def made_again(self) -> list[torch.Tensor]:
+        exchange, rows, others = self.repeated()
+        counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
+        results = torch.empty_like(self.tokens)
+        handle = exchange.dispatch(rows, self.tokens, self.topk_ids, self.topk_weights, counts=counts)
+        again = exchange.dispatch(others, 2 * self.tokens, again=handle, discard=True)
+        exchange.combine(results, others, again, self.tokens)
+        return [rows, others, counts, results]
+
     def dispatch_and_combine(self) -> list[torch.Tensor]:
         exchange, rows, ids, weights, results = self.exchanged()
         counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
@@ -370,4 +388,5 @@ NAMES = [
     "rows_by_mask",
     "compact_rows",
     "experts_that_moved",
+    "made_again",
 ]

@@ -128,6 +128,13 @@ def through_core(case: Case, name: str) -> list[bytes]:
         exchange.combine(results, rows_of_all, handle, case.tokens)
         exchange.free()
         return [bits(rows_of_all), counts.tobytes(), bits(results)]
+    if name == "made_again":
+        made, rows_of_all, others = case.repeated()
+        exchange, counts, results = made.exchange, np.empty(made.local_experts, np.int32), torch.empty_like(case.tokens)
+        handle = exchange.dispatch(rows_of_all, case.tokens, case.topk_ids, case.topk_weights, counts=counts)
+        again = exchange.dispatch(others, 2 * case.tokens, again=handle, discard=True)
+        exchange.combine(results, others, again, case.tokens)
+        return [bits(rows_of_all), bits(others), counts.tobytes(), bits(results)]
     if name == "rows_by_mask":  # by ids that say the same
         made, rows_of_all, mask = case.masked()
         exchange, counts, offsets = made.exchange, np.empty(1, np.int32), np.empty(2, np.int32)

@@ -59,6 +59,10 @@ std::vector<Batch> in_rounds(std::vector<Batch> batches);
 // Each batch through a ring of kRingPlaces places.
 inline constexpr std::uint32_t kRingPlaces = 32;
 std::vector<Batch> on_ring(std::vector<Batch> batches);
+// The same, of exchanges whose dispatches can be made again.
+std::vector<Batch> repeatable(std::vector<Batch> batches);
+// Other rows of the same routing.
+PreparedMoe with_other_rows(PreparedMoe p);
 // Each batch through a ring that has a place for every token.
 std::vector<Batch> on_whole_ring(std::vector<Batch> batches);
 // The batches, of exchanges with a ring, with slots for all tokens of calls with even numbers, which take them.

@@ -201,6 +201,19 @@ void CpuMoe::fill() {
   }
 }
 
+void CpuMoe::fill_again(const PreparedMoe& p) {
+  forgotten_ = false;
+  p_ = &p;
+  wanted_ = dispatched(exchange_, p);
+  now_ = p.tokens[rank_];
+  put_others_behind(now_, p.call.args);
+  std::ranges::fill(now_.ids, 0);
+  std::ranges::fill(narrow_ids_, 0);
+  if (!exchange_.args().weights_at_combine) std::ranges::fill(now_.weights, 3.0f);
+  copy_bytes(now_.rows, input_.content());
+  for (Guarded* memory : {&output_, &output_scales_, &result_}) fill_bytes(memory->content(), Guarded::kCanary);
+}
+
 DispatchArgs CpuMoe::dispatch(bool discard) {
   return {.input = input_.content().data(),
           .scales = now_.scales.data(),

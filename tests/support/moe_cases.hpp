@@ -74,6 +74,9 @@ class CpuMoe {
   void fill(const PreparedMoe& p);
   // Prepares the same call once more.
   void fill();
+  // Prepares a dispatch that is made again for other rows of the same routing. Outputs beside rows stay as they are,
+  // and ids, and weights that dispatch reads, are those of other tokens.
+  void fill_again(const PreparedMoe& p);
   DispatchArgs dispatch(bool discard = false);
   CombineArgs combine(DispatchHandle handle);
   // Overwrites the inputs that sends have read.

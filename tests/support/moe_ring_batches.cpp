@@ -17,6 +17,23 @@ std::vector<Batch> on_ring(std::vector<Batch> batches) {
   return batches;
 }
 
+std::vector<Batch> repeatable(std::vector<Batch> batches) {
+  batches = on_ring(std::move(batches));
+  for (Batch& batch : batches) {
+    for (MoeCase& c : batch) c.args.repeatable = true;
+  }
+  return batches;
+}
+
+PreparedMoe with_other_rows(PreparedMoe p) {
+  for (Tokens& tokens : p.tokens) {
+    if (tokens.count == 0) continue;
+    std::ranges::rotate(tokens.rows, tokens.rows.begin() + 2);
+    if (!tokens.scales.empty()) std::ranges::rotate(tokens.scales, tokens.scales.begin() + 1);
+  }
+  return p;
+}
+
 std::vector<Batch> on_whole_ring(std::vector<Batch> batches) {
   for (Batch& batch : batches) {
     for (MoeCase& c : batch) c.args.path = RowPath::ring;

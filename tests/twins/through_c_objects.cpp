@@ -4,6 +4,9 @@
 namespace weft::test {
 namespace {
 
+weft_dispatch_handle c_of(const DispatchHandle& handle) {
+  return {handle.most_tokens << 16 | handle.slot, handle.tokens, handle.exchange, handle.number};
+}
 weft_dispatch_args c_of(const DispatchArgs& args) {
   weft_dispatch_args c = init(weft_dispatch_args_init);
   c.input = args.input;
@@ -31,13 +34,11 @@ weft_dispatch_args c_of(const DispatchArgs& args) {
   c.rank_mask = args.rank_mask;
   c.mask_ids = args.mask_ids;
   c.rank_prefix = args.rank_prefix;
+  c.again = c_of(args.again);
   fill_launch(c, args);
   return c;
 }
 
-weft_dispatch_handle c_of(const DispatchHandle& handle) {
-  return {handle.most_tokens << 16 | handle.slot, handle.tokens, handle.exchange, handle.number};
-}
 DispatchHandle cpp_of(const weft_dispatch_handle& handle) {
   return {.slot = handle.slot & 0xffffu,
           .exchange = handle.exchange,
@@ -91,6 +92,7 @@ struct Definition {
     c.maps = args.maps;
     c.experts_of_rank = args.experts_of_rank.data();
     c.experts_of_rank_count = args.experts_of_rank.size();
+    c.repeatable = args.repeatable;
   }
   std::vector<weft_expert_ranks> ranks;
   weft_moe_exchange_args c = init(weft_moe_exchange_args_init);

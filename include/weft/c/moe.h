@@ -57,6 +57,8 @@ typedef struct weft_moe_exchange_args {
   uint32_t maps;
   const int32_t* experts_of_rank;  // [experts_of_rank_count]
   size_t experts_of_rank_count;
+  weft_flag repeatable;
+  weft_flag reserved;  // 0
 } weft_moe_exchange_args;
 weft_code weft_moe_exchange_args_init(weft_moe_exchange_args* args, size_t size);
 
@@ -130,6 +132,7 @@ typedef struct weft_dispatch_args {
   const uint8_t* rank_mask;
   int32_t* mask_ids;
   int32_t* rank_prefix;
+  weft_dispatch_handle again;  // zeros: none
 } weft_dispatch_args;
 weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size);
 

@@ -56,6 +56,7 @@ class Exchange:
         *,
         scales: torch.Tensor | None = None,
         rank_mask: torch.Tensor | None = None,
+        again: torch.Tensor | None = None,
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
@@ -71,7 +72,7 @@ class Exchange:
         ids that follow is made here.
         """
         handle = torch.empty(4, dtype=torch.int64)
-        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask)
+        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again
         end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
         return handle
@@ -84,6 +85,7 @@ class Exchange:
         *,
         scales: torch.Tensor | None = None,
         rank_mask: torch.Tensor | None = None,
+        again: torch.Tensor | None = None,
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
@@ -94,7 +96,7 @@ class Exchange:
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
-        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask)
+        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again
         end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle

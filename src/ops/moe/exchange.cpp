@@ -49,14 +49,15 @@ constexpr const char* name(InFlight::Side side) {
 struct ExchangeWords {
   static constexpr std::string_view kKind = "exchange";
   InFlight::Side side;
-  bool wait;
+  bool wait, again;
   std::uint32_t tag, most_tokens, map, rounds;
   std::uint32_t round;  // of this launch; detail::kNone: all, or none
   std::string text() const {
     const std::string most = most_tokens != 0 ? fmt::format(", most_tokens {}", most_tokens) : "";
     const std::string of_map = map != 0 ? fmt::format(", map {}", map) : "";
-    const std::string call =
-        wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}{}{}", name(side), tag, most, of_map);
+    const std::string call = wait
+                                 ? fmt::format("{}, its wait", name(side))
+                                 : fmt::format("{}{} tag {}{}{}", name(side), again ? " again" : "", tag, most, of_map);
     if (rounds == 1) return call;
     return round != detail::kNone ? fmt::format("{}, round {} of 0 to {}", call, round, rounds - 1)
                                   : fmt::format("{}, {} rounds", call, rounds);
@@ -103,19 +104,21 @@ class HalfCall : public detail::GroupCall {
             "tokens: {} is more than the {} of MoeExchangeArgs::ring_rows, so only the joined call serves them", tokens,
             places);
   }
-  void begin(DispatchHandle handle) {
+  void begin(DispatchHandle handle, bool again = false) {
     std::uint64_t division = detail::division_of(rounds_);
     if (handle.most_tokens != 0) {
       division = detail::fingerprint(detail::NameHash("most_tokens"), division, handle.most_tokens);
     }
     if (map_of(args_) != 0) division = detail::fingerprint(detail::NameHash("map"), division, map_of(args_));
-    sent_ = {handle, detail::fingerprint(name(side), args_.tag, division), rounds_};
+    if (again) division = detail::fingerprint(detail::NameHash("again"), division);
+    sent_ = {handle, detail::fingerprint(name(side), args_.tag, division), rounds_, again};
   }
   detail::CallName call_name(Phases phases) const {
     const bool one_round = phases == (side == InFlight::Side::dispatch ? kWait : kSend);
     return {.fingerprint = sent_.fingerprint,
             .words = ExchangeWords{.side = side,
                                    .wait = phases == kWait,
+                                   .again = sent_.again,
                                    .tag = args_.tag,
                                    .most_tokens = sent_.handle.most_tokens,
                                    .map = map_of(args_),
@@ -146,20 +149,29 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
 
   void check() {
     check_call(detail::name_of_operation<Dispatch>());
-    if (phases != kWait) detail::check_inputs(channel(), exchange_, args_);
+    if (phases == kWait) sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle, args_.round);
+    const bool again = phases == kWait ? sent_.again : is_again();
+    if (phases != kWait) {
+      if (again) detail::check_again(exchange_, args_, kept());
+      detail::check_inputs(channel(), exchange_, args_);
+    }
     if (phases == kSend) check_half(args_.tokens);
-    if (phases != kSend) detail::check_outputs(channel(), exchange_.shape(), args_);
+    if (phases != kSend) detail::check_outputs(channel(), exchange_.shape(), args_, again);
     if (phases == kJoined) detail::check_rows_apart(exchange_.shape(), args_);
-    if constexpr (phases == kWait) {
-      sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle, args_.round);
-    } else {
+    if constexpr (phases != kWait) {
       rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.most_tokens, args_.rounds);
+      const bool one = args_.rounds.count == 1;
+      require(one || !exchange_.args().repeatable, "rounds.count: {} is not 1, and the exchange is repeatable",
+              args_.rounds.count);
       exchange_.in_flight().check_nothing_sent(InFlight::Side::dispatch);
     }
   }
 
   detail::CallName plan(bool kept) {
-    if constexpr (phases != kWait) begin(exchange_.in_flight().take_slot(args_.tokens, args_.most_tokens, kept));
+    if constexpr (phases != kWait) {
+      const bool again = is_again();
+      begin(again ? args_.again : exchange_.in_flight().take_slot(args_.tokens, args_.most_tokens, kept), again);
+    }
     return call_name(phases);
   }
 
@@ -170,7 +182,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     detail::ExchangeGridArgs of_grid = grid_args(exchange_, handle, phases, args_.launch);
     of_grid.rounds = sent_.rounds.count != 1;
     const detail::ExchangeGrid grid = detail::dispatch_grid(of_grid);
-    const bool by_mask = args_.rank_mask != nullptr;
+    const bool by_mask = args_.rank_mask != nullptr && !sent_.again;
     if (phases != kWait && by_mask && handle.tokens != 0) run(mask_step(handle.tokens));
     const detail::DispatchQuery query{.type = exchange_.args().type,
                                       .cast = shape.cast,
@@ -178,7 +190,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                       .ring = ring_,
                                       .rounds = of_grid.rounds,
                                       .tallies = grid.tallies,
-                                      .compact = shape.layout == RowLayout::rank_compact};
+                                      .compact = shape.layout == RowLayout::rank_compact,
+                                      .use = use()};
     const std::uint32_t map = phases != kWait ? args_.map : 0;  // a wait reads none
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_, map),
@@ -209,6 +222,11 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
   }
 
  private:
+  bool is_again() const { return args_.again != DispatchHandle{}; }
+  detail::RoutingUse use() const {
+    if (sent_.again) return detail::RoutingUse::known;
+    return exchange_.args().repeatable ? detail::RoutingUse::noted : detail::RoutingUse::once;
+  }
   detail::KernelCall mask_step(std::uint32_t tokens) const {
     constexpr int kThreads = 256;
     const auto ranks = static_cast<std::uint32_t>(channel().size());
@@ -294,7 +312,7 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.handle.most_tokens, args_.rounds);
     const std::uint32_t round = phases == kSend ? args_.round : 0;
     const std::uint32_t end = phases == kSend && round < rounds_.count ? rounds_.experts(round).end : detail::kNone;
-    exchange_.in_flight().check_combine(args_.handle, kept(), end);
+    exchange_.in_flight().check_handle("handle", args_.handle, kept(), end);
     if (is_later_round()) sent_ = exchange_.in_flight().sent(InFlight::Side::combine, args_.handle, round);
   }
 };

@@ -182,6 +182,7 @@ struct RoutingHeader {
   std::uint32_t waiting;            // 1: the combine has not been called
   std::uint32_t most_tokens;        // of any rank
   std::uint32_t tokens[kMaxRanks];  // by rank
+  std::uint32_t origin;             // of a repeatable exchange: epoch of the dispatch that has made the tables
 };
 struct RoutingTables {
   RoutingHeader* header;

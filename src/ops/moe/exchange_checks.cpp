@@ -40,12 +40,18 @@ void check_exchange_blocks(const GroupState& group, const char* name, int blocks
   require(!ring || blocks <= most, "{}: {} is not 0 or between 2 and {} on the ring path", name, blocks, most);
 }
 
-void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args, bool again) {
   const bool by_rank = shape.layout == RowLayout::rank_major, compact = shape.layout == RowLayout::rank_compact;
   const bool joint = has_joint_rows(shape.layout), scaled = shape.scale_bytes != 0 || shape.groups != 0;
   const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
     if (needed || data != nullptr) check_tensor(group, name, data, alignment);
   };
+  if (shape.local != 0) {
+    check("output", args.output, 16, true);
+    check("output_scales", args.output_scales, 4, scaled);
+  }
+  check("source_wait_ns", args.source_wait_ns, 8, false);
+  if (again) return;
   const auto forbid = [&](const char* name, const void* data, bool forbidden) {
     require(!forbidden || data == nullptr, "{}: not null, and layout {} has none", name, weft::name(shape.layout));
   };
@@ -59,13 +65,8 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
   forbid("output_weights", args.output_weights, !joint);
   require(shape.weighted || args.output_weights == nullptr,
           "output_weights: not null, and the exchange is not weighted");
-  if (shape.local != 0) {
-    check("output", args.output, 16, true);
-    check("output_scales", args.output_scales, 4, scaled);
-    check("counts", args.counts, 4, true);
-  }
+  if (shape.local != 0) check("counts", args.counts, 4, true);
   check("output_sources", args.output_sources, 4, false);
-  check("source_wait_ns", args.source_wait_ns, 8, false);
   if (args.host_counts != nullptr) check_host_words(group, "host_counts", args.host_counts);
   check("output_ids", args.output_ids, 4, joint);
   check("output_weights", args.output_weights, 4, joint && shape.weighted);
@@ -117,9 +118,22 @@ void check_inputs(const GroupState& group, const ExchangeState& exchange, const 
   if (args.tokens == 0) return;
   check_tensor(group, "input", args.input, 16);
   if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
+  if (args.again != DispatchHandle{}) return;
   check_ids(group, exchange.args(), args);
   if (shape.carries_weights) check_tensor(group, "topk_weights", args.topk_weights, 4);
   if (args.rank_mask != nullptr) check_mask_apart(shape, args);
+}
+
+void check_again(const ExchangeState& exchange, const DispatchArgs& args, bool kept) {
+  require(exchange.args().repeatable,
+          "again: not empty, and the exchange is not repeatable: make it with MoeExchangeArgs::repeatable and "
+          "RowPath::ring, without slot_tokens");
+  exchange.in_flight().check_handle("again", args.again, kept, kNone);
+  require(args.tokens == args.again.tokens, "tokens: {} is not the {} of `again`", args.tokens, args.again.tokens);
+  require(args.most_tokens == args.again.most_tokens, "most_tokens: {} is not the {} of `again`", args.most_tokens,
+          args.again.most_tokens);
+  require(args.map == 0, "map: {} is not 0, and a dispatch made again takes the ranks of its routing", args.map);
+  require(args.host_counts == nullptr, "host_counts: not null, and a dispatch made again has no new counts");
 }
 
 // Warps read the caller's rows while others store rows of the output.
@@ -134,8 +148,9 @@ void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args) {
   const float* const weights = shape.carries_weights ? args.topk_weights : nullptr;
   for (const Extent& written : {rows, scales}) {
     check_apart(written, {dense("input", args.input, args.tokens, given_row),
-                          dense("scales", args.scales, args.tokens, shape.scale_bytes),
-                          dense("topk_ids", args.topk_ids, args.tokens, shape.top_k * ids),
+                          dense("scales", args.scales, args.tokens, shape.scale_bytes)});
+    if (args.again != DispatchHandle{}) continue;  // which reads rows alone
+    check_apart(written, {dense("topk_ids", args.topk_ids, args.tokens, shape.top_k * ids),
                           dense("rank_mask", args.rank_mask, args.tokens, shape.top_k),
                           dense("mask_ids", args.mask_ids, args.tokens, shape.top_k * sizeof(std::int32_t)),
                           dense("topk_weights", weights, args.tokens, shape.top_k * sizeof(float))});

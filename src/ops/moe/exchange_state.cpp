@@ -32,6 +32,7 @@ struct AgreedExchange {
   bool weighted, weights_at_combine;
   RowPath path;
   std::uint32_t ring_rows, slot_tokens;
+  bool repeatable;
 };
 
 std::string describe(const AgreedExchange& a) {
@@ -40,11 +41,11 @@ std::string describe(const AgreedExchange& a) {
       "rank_of_expert {:08x}, maps {}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, "
       "weighted {}, "
       "weights_at_combine {}, "
-      "path {}, ring_rows {}, slot_tokens {}",
+      "path {}, ring_rows {}, slot_tokens {}, repeatable {}",
       a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map, a.maps,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
       name(a.combine_type), static_cast<int>(a.overflow), a.weighted, a.weights_at_combine, name(a.path), a.ring_rows,
-      a.slot_tokens);
+      a.slot_tokens, a.repeatable);
 }
 
 std::vector<ExpertMap> all_maps(std::uint32_t ranks, const MoeExchangeArgs& args) {
@@ -77,6 +78,8 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
   const std::uint32_t most_slots = std::min(args.tokens, kMaxSlotTokens);
   check_argument(args.slot_tokens <= most_slots, "MoeExchangeArgs::slot_tokens", args.slot_tokens,
                  fmt::format("between 0 and {}", most_slots));
+  check_argument(!args.repeatable || slots(args) == 0, "MoeExchangeArgs::repeatable", args.repeatable,
+                 "false, and rows have slots, which RowPath::ring without slot_tokens has not");
   check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "MoeExchangeArgs::experts", args.experts,
                  "between 1 and 4096");
   check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "MoeExchangeArgs::top_k", args.top_k, "between 1 and 32");
@@ -219,6 +222,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeE
   mine.path = args.path;
   mine.ring_rows = args.ring_rows;
   mine.slot_tokens = args.slot_tokens;
+  mine.repeatable = args.repeatable;
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
   // Every rank looks at all of them, so all ranks throw if any does.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

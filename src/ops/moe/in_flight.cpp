@@ -22,22 +22,22 @@ DispatchHandle InFlight::take_slot(std::uint32_t tokens, std::uint32_t most_toke
           .most_tokens = most_tokens};
 }
 
-void InFlight::check_combine(DispatchHandle handle, bool captured, std::uint32_t end) const {
+void InFlight::check_handle(const char* name, DispatchHandle handle, bool captured, std::uint32_t end) const {
   const std::scoped_lock lock(mutex_);
   const std::uint32_t handle_slot = handle.slot;
-  require(handle.exchange == exchange_ || handle.exchange == 0, "handle: another exchange has given it");
+  require(handle.exchange == exchange_ || handle.exchange == 0, "{}: another exchange has given it", name);
   require(
       handle.exchange != 0 && handle_slot < dispatches_ && handle_slot < eager_.size() && handle.number <= dispatches_,
-      "handle: no dispatch has given it");
+      "{}: no dispatch has given it", name);
   // The host does not see the order of calls in graphs.
   const bool known = handle.number != 0 && !captured;
-  require(!known || handle.number > forgotten_, "handle: what was dispatched before release() is void");
-  require(!known || handle.number == eager_[handle_slot], "handle: a later dispatch has taken its slot");
+  require(!known || handle.number > forgotten_, "{}: what was dispatched before release() is void", name);
+  require(!known || handle.number == eager_[handle_slot], "{}: a later dispatch has taken its slot", name);
   if (!dispatch_ || dispatch_->handle.slot != handle_slot) return;
   const Rounds& rounds = dispatch_->rounds;
-  require(rounds.current != 0, "handle: its dispatch has not been waited for");
+  require(rounds.current != 0, "{}: its dispatch has not been waited for", name);
   require(end <= rounds.experts(rounds.current - 1).end,
-          "handle: its dispatch has not been waited for: round {} of 0 to {} comes next", rounds.current,
+          "{}: its dispatch has not been waited for: round {} of 0 to {} comes next", name, rounds.current,
           rounds.count - 1);
 }
 

@@ -20,6 +20,7 @@ struct SentCall {
   DispatchHandle handle;
   std::uint32_t fingerprint;
   Rounds rounds = {};  // its current one is the next that a dispatch waits for, or that a combine sends
+  bool again = false;  // a dispatch that takes the routing of its handle
 };
 
 class InFlight {
@@ -30,8 +31,9 @@ class InFlight {
   // Takes the next handle slot for this rank's `tokens`, and for `most_tokens` of any rank, if they are known.
   // `captured`: the call is kept and made later.
   DispatchHandle take_slot(std::uint32_t tokens, std::uint32_t most_tokens, bool captured);
-  // Throws Errc::invalid_argument for a handle without a dispatch whose experts below `end` can be combined now.
-  void check_combine(DispatchHandle handle, bool captured, std::uint32_t end) const;
+  // Throws Errc::invalid_argument for a handle without a dispatch whose rows for experts below `end` have come. `name`:
+  // of the argument.
+  void check_handle(const char* name, DispatchHandle handle, bool captured, std::uint32_t end) const;
 
   // Sends of dispatch, or of combine, and their waits take turns.
   enum class Side : std::uint8_t { dispatch, combine };

@@ -33,8 +33,15 @@ struct DispatchControl : MoeFrame<DispatchWork> {
     return DispatchArea::of(s, work.exchange, owner, sender);
   }
 
-  // Takes the handle slot, and tells every rank the number of tokens. False when the call has failed.
-  template <Team T>
+  // The number that every rank gets from this one: how many tokens it has. Made again, a dispatch tells the epoch of
+  // the one whose routing it takes (ops/moe/ring_again.hpp).
+  template <bool again>
+  static WEFT_FN std::uint32_t told(const Work& work) {
+    if constexpr (again) return work.exchange.tables.header->origin;
+    return work.tokens;
+  }
+  // Takes the handle slot, and tells every rank that number. False when the call has failed.
+  template <bool again = false, Team T>
   static WEFT_FN bool begin(T& team, const Session& s, const Work& work, const HeaderAddress& header,
                             std::uint32_t waiting) {
     // A warp goes on or stops as one.
@@ -43,7 +50,7 @@ struct DispatchControl : MoeFrame<DispatchWork> {
     if (!team.all_lanes(!taken)) return false;
     Handshake::send(team, s, header);
     for (std::uint32_t rank = team.thread_rank(); rank < s.size(); rank += team.size()) {
-      team.store(area(s, work, rank, s.rank()).tokens(), FlaggedWord::encode(work.tokens, s.epoch));
+      team.store(area(s, work, rank, s.rank()).tokens(), FlaggedWord::encode(told<again>(work), s.epoch));
     }
     return true;
   }

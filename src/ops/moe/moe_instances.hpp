@@ -8,6 +8,7 @@
 #include "ops/moe/moe_combine.hpp"
 #include "ops/moe/moe_dispatch.hpp"
 #include "ops/moe/moe_kernels.hpp"
+#include "ops/moe/ring_again.hpp"
 #include "ops/moe/ring_combine.hpp"
 #include "ops/moe/ring_dispatch.hpp"
 #include "ops/moe/ring_rounds.hpp"
@@ -35,6 +36,16 @@ template <bool rounds, bool compact = false>
 using RingDispatchOfBits =
     Instance<RingDispatch<RingExactRow, rounds, compact>,
              DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true, rounds, false, compact}>;
+template <class Row, RoutingUse use, bool compact>
+using RepeatableDispatch = std::conditional_t<use == RoutingUse::known, MoeRingAgain<Row>, MoeRingNoted<Row, compact>>;
+template <RowType type, RoutingUse use, bool compact = false>
+using RepeatableDispatchOfCast =
+    Instance<RepeatableDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>, use, compact>,
+             DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true, false, false, compact, use}>;
+template <RoutingUse use, bool compact = false>
+using RepeatableDispatchOfBits =
+    Instance<RepeatableDispatch<RingExactRow, use, compact>,
+             DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true, false, false, compact, use}>;
 template <DataType type, bool late, bool rounds = false>
 using RingCombineOf = Instance<MoeRingCombine<type, late, rounds>, CombineQuery{type, 4, true, late, rounds}>;
 
@@ -59,7 +70,14 @@ struct MoeFamily {
       DispatchOfCast<RowType::bf16, ScaleOrder::columns, false, true>,
       DispatchOfCast<RowType::f16, ScaleOrder::rows, false, true>,
       DispatchOfCast<RowType::f16, ScaleOrder::columns, false, true>, RingDispatchOfBits<false, true>,
-      RingDispatchOfCast<RowType::bf16, false, true>, RingDispatchOfCast<RowType::f16, false, true>>;
+      RingDispatchOfCast<RowType::bf16, false, true>, RingDispatchOfCast<RowType::f16, false, true>,
+      RepeatableDispatchOfBits<RoutingUse::noted>, RepeatableDispatchOfBits<RoutingUse::noted, true>,
+      RepeatableDispatchOfBits<RoutingUse::known>, RepeatableDispatchOfCast<RowType::bf16, RoutingUse::noted>,
+      RepeatableDispatchOfCast<RowType::bf16, RoutingUse::noted, true>,
+      RepeatableDispatchOfCast<RowType::bf16, RoutingUse::known>,
+      RepeatableDispatchOfCast<RowType::f16, RoutingUse::noted>,
+      RepeatableDispatchOfCast<RowType::f16, RoutingUse::noted, true>,
+      RepeatableDispatchOfCast<RowType::f16, RoutingUse::known>>;
 };
 
 }  // namespace weft::detail

@@ -11,6 +11,13 @@ namespace weft::detail {
 struct MoeFamily;   // ops/moe/moe_instances.hpp
 struct MaskFamily;  // ops/moe/mask_ids.hpp
 
+// By a ring in one round: what a dispatch does with its routing.
+enum class RoutingUse : std::uint8_t {
+  once,   // it and its combine use it
+  noted,  // others may use it, too
+  known   // it takes that of another one
+};
+
 struct DispatchQuery {
   RowType type;
   RowCast cast;
@@ -20,21 +27,23 @@ struct DispatchQuery {
   // By slots and in one round: blocks count entries for all of their records at once (moe_tally.hpp).
   bool tallies = false;
   bool compact = false;  // RowLayout::rank_compact; by a ring, in one round
+  RoutingUse use = RoutingUse::once;
 
   using Work = DispatchWork;
   constexpr bool operator==(const DispatchQuery&) const = default;
   // Rows that are not cast travel bit for bit, whatever their type.
   constexpr DispatchQuery key() const {
-    const bool by_tallies = tallies && !ring && !rounds;
+    const bool by_tallies = tallies && !ring && !rounds, by_rows = compact && use != RoutingUse::known;
     if (cast == RowCast::none)
-      return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, by_tallies, compact};
+      return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, by_tallies, by_rows, use};
     return {.type = type == RowType::bf16 ? RowType::bf16 : RowType::f16,
             .cast = RowCast::fp8,
             .order = ring ? ScaleOrder::rows : order,
             .ring = ring,
             .rounds = rounds,
             .tallies = by_tallies,
-            .compact = compact};
+            .compact = by_rows,
+            .use = use};
   }
 };
 KernelFor<DispatchWork> find_kernel(const DispatchQuery& query);

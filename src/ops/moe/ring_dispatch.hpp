@@ -305,6 +305,17 @@ struct MoeRingDispatch : DispatchControl {
   template <Team T>
   static WEFT_FN bool take_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
                                std::uint32_t token, const RowTable& table, bool notes) {
+    return take_row(team, s, work, lane, sender, token, [&](Entries<T>& entries) {
+      entries = staged_entries(team, s, work.exchange.shape, lane);
+      if (!place_by_table<compact>(team, s, work.exchange, table, lane, sender, token, entries)) return false;
+      if (notes) note(team, work, lane, sender, token, entries);
+      return true;
+    });
+  }
+  // `find(entries)` is called when the head has come, while the payload is under way. False when the call has failed.
+  template <Team T, class Find>
+  static WEFT_FN bool take_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
+                               std::uint32_t token, Find find) {
     const ExchangeShape& shape = work.exchange.shape;
     const Pack* const row = ring(s, work).row(s.rank(), sender, token);
     std::uint32_t asked = 0;  // packs of the payload
@@ -319,10 +330,8 @@ struct MoeRingDispatch : DispatchControl {
     team.load_bulk(kHeadPlace, row, shape.ring_head * sizeof(Pack));
     for (std::uint32_t i = 0; i < kPiecePlaces<T> && asked < shape.payload_packs; ++i) ask(1 + i);
     team.await_load(kHeadPlace);
-    Entries<T> entries = staged_entries(team, s, shape, lane);
-    if (!place_by_table<compact>(team, s, work.exchange, table, lane, sender, token, entries)) return false;
-    // While the payload is under way.
-    if (notes) note(team, work, lane, sender, token, entries);
+    Entries<T> entries;
+    if (!find(entries)) return false;
     put_all_scales(team, work, lane, entries);
     for (std::uint32_t pack = 0, i = 0; pack < shape.payload_packs; pack += kPiecePacks<T>, ++i) {
       const std::uint32_t place = 1 + i % kPiecePlaces<T>;

@@ -29,7 +29,7 @@ std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(u
     const std::vector<std::int64_t>& ids = ids_of(setup_.calls[dispatch], rank);
     for (std::uint32_t i = 0; i < ids.size(); ++i) {
       const std::optional<std::uint32_t> replica = replica_of(ids[i], rank, i / top_k);
-      if (replica) by_expert[*replica].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
+      if (replica) by_expert[*replica].push_back({rank, i / top_k, weight_of(routing_of(dispatch), rank, i)});
     }
   }
   return by_expert;

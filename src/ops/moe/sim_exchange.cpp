@@ -19,6 +19,7 @@ ExchangePlan::ExchangePlan(const Setup& setup)
       unit_(static_cast<unsigned>(setup.atomic_bytes)),
       empty_columns_(setup.empty_columns),
       in_rounds_(std::ranges::any_of(setup.calls, [](const CallSetup& call) { return !call.rounds.empty(); })),
+      repeats_(std::ranges::any_of(setup.calls, [](const CallSetup& call) { return call.again >= 0; })),
       map_(detail::map_experts(setup.ranks, setup.exchange)) {
   for (unsigned rank = 0; rank < ranks_; ++rank) {
     shapes_.push_back(detail::make_shape(ranks_, rank, setup.exchange, map_));
@@ -62,9 +63,11 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
   }
   add("dispatch.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
   add("dispatch.rejections", rejections, layout_.ring_signals, AreaKind::word, 1, sizeof(std::uint64_t));
-  add("count", layout_.counts, layout_.row_counts, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
+  // Nobody reads the counts that a dispatch made again renews.
+  const AreaKind counts = repeats_ ? AreaKind::word : AreaKind::header;
+  add("count", layout_.counts, layout_.row_counts, counts, shape.most_local + 1, sizeof(std::uint64_t));
   if (shape.layout == RowLayout::rank_compact) {
-    add("row_count", layout_.row_counts, layout_.records, AreaKind::header, ranks_, sizeof(std::uint64_t));
+    add("row_count", layout_.row_counts, layout_.records, counts, ranks_, sizeof(std::uint64_t));
   }
   if (shape.slots == 0) return;
   add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.slots} * shape.top_k,
@@ -120,8 +123,30 @@ std::uint32_t ExchangePlan::tokens_renewed(unsigned group) const {
   return group == 0 ? shapes_[0].slots : shapes_[0].tokens;
 }
 
+// Calls `check(place, bank, most)` for each count that a dispatch made again renews: its byte offset, and the most
+// calls that may pass until it is renewed. All ranks have as many experts.
+template <class Check>
+void ExchangePlan::each_renewed_count(Check check) const {
+  const detail::ExchangeShape& shape = shapes_[0];
+  const bool compact = shape.layout == RowLayout::rank_compact;
+  for (std::uint32_t slot = 0; repeats_ && map_.even != 0 && slot < kBanks * ranks_; ++slot) {
+    const auto put = [&](std::uint64_t begin, std::uint64_t word, std::uint32_t turns) {
+      check(begin + word * sizeof(std::uint64_t), slot / ranks_, kBanks * turns);
+    };
+    for (std::uint32_t local = 0; local < shape.local; ++local)
+      put(layout_.counts, std::uint64_t{slot} * (shape.most_local + 1) + local, shape.replicas);
+    for (std::uint32_t rank = 0; compact && rank < ranks_; ++rank)
+      put(layout_.row_counts, std::uint64_t{slot} * ranks_ + rank, ranks_);
+  }
+}
+
 void ExchangePlan::age(std::byte* region, unsigned group, std::uint32_t epoch) const {
   const detail::ExchangeShape& shape = shapes_[0];
+  const auto make_old = [&](std::uint64_t place, std::uint32_t bank, std::uint32_t) {
+    const std::uint32_t last = epoch - 1 - ((epoch - 1) % kBanks != bank ? 1 : 0);
+    *reinterpret_cast<std::uint64_t*>(region + place) = detail::FlaggedWord::encode(0, last);
+  };
+  if (group == 0) each_renewed_count(make_old);
   const std::uint32_t all = renewed(group), banks = banks_renewed(group), tokens = tokens_renewed(group);
   for (std::uint32_t i = 0; i < all; ++i) {
     const std::uint32_t token = i / shape.top_k % tokens, bank = i / (all / banks);
@@ -137,6 +162,14 @@ void ExchangePlan::age(std::byte* region, unsigned group, std::uint32_t epoch) c
 
 std::string ExchangePlan::check_ages(Memory& memory, const std::byte* region, unsigned group,
                                      std::uint32_t epoch) const {
+  std::string old;
+  const auto look = [&](std::uint64_t place, std::uint32_t, std::uint32_t most) {
+    const Memory::Location at = memory.locate(region + place, std::min<unsigned>(sizeof(std::uint64_t), unit_));
+    const std::uint32_t age = Line::flag(epoch - memory.newest(at).word[0]);
+    if (age > most && old.empty()) old = fmt::format("{} is {} calls old", memory.name(at), age);
+  };
+  if (group == 0) each_renewed_count(look);
+  if (!old.empty()) return old;
   const std::byte* const begin = region + (group == 0 ? layout_.records : layout_.late_weights);
   const unsigned bytes = group == 0 ? sizeof(Pack) : sizeof(std::uint64_t);
   for (std::uint32_t i = 0; i < renewed(group); ++i) {

@@ -30,12 +30,14 @@ class ExchangePlan final : public Regions {
   void ignore_empty_columns(Memory& memory, unsigned rank, std::size_t rows) const;
   std::uint32_t renewed(unsigned group) const;  // records, or weights
   std::uint32_t tokens_renewed(unsigned group) const;
+  template <class Check>
+  void each_renewed_count(Check check) const;
   static std::uint32_t banks_renewed(unsigned group) { return group == 0 ? detail::kBanks : 1; }
 
   unsigned ranks_;
   unsigned unit_;
   bool empty_columns_;
-  bool in_rounds_;
+  bool in_rounds_, repeats_;
   detail::ExpertMap map_;
   std::vector<detail::ExchangeShape> shapes_;
   detail::ExchangeLayout layout_{};

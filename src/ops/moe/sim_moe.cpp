@@ -60,12 +60,16 @@ void AllReduceProgram::reset_tables() {
   }
 }
 
-// Dispatches take handle slots in turn when they are made or recorded. A replay has its recording's handle slot.
+// Dispatches take handle slots in turn when they are made or recorded. A replay has its recording's handle slot, and a
+// dispatch made again that of the first one.
 detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned rank) {
+  const int again = setup_.call(dispatch, rank).again;
+  const unsigned first = recorded(again >= 0 ? static_cast<unsigned>(again) : dispatch);
   unsigned earlier = 0;
-  for (unsigned call = 0; call < recorded(dispatch); ++call) {
+  for (unsigned call = 0; call < first; ++call) {
     const CallSetup& spec = setup_.calls[call];
-    earlier += spec.moving == Moving::dispatch && spec.phases != detail::kWait && spec.replays < 0;
+    const bool takes_slot = spec.moving == Moving::dispatch && spec.phases != detail::kWait && spec.again < 0;
+    earlier += takes_slot && spec.replays < 0;
   }
   const bool ring = takes_ring(setup_.calls[dispatch]);
   const std::vector<std::uint32_t>& first_replica = plan_of(world_).map().first_replica;
@@ -126,18 +130,22 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     at.put(t.initial, scales + std::size_t{token} * shape.scale_bytes, bytes.data() + given, shape.scale_bytes);
   }
   const std::vector<std::int32_t> narrow(ids.begin(), ids.end());
-  if (spec.wide_ids) {
+  const bool again = spec.again >= 0;  // reads and writes rows alone
+  if (spec.wide_ids && !again) {
     at.put(t.initial, topk, ids.data(), ids.size());
-  } else {
+  } else if (!again) {
     at.put(t.initial, topk, narrow.data(), narrow.size());
   }
-  for (std::uint32_t i = 0; i < ids.size(); ++i) {
+  for (std::uint32_t i = 0; i < ids.size() && !again; ++i) {
     const float weight = weight_of(call, rank, i);
     at.put(t.initial, weights + std::size_t{i} * 4, &weight, 1);
   }
   t.expected = t.initial;
   // A reader behind the call copies the words to the tensors.
   if (host_words != 0) t.symmetric.push_back({.from = 0, .to = at.skew + host_counts, .bytes = host_words * 8});
+  const auto note = [&](std::size_t to, const auto* from) {
+    if (!again) at.put(t.expected, to, from, 1);
+  };
   const auto tell = [&](std::size_t word, std::uint32_t count) {
     const std::uint64_t bits = std::uint64_t{count} << 32 | (epoch_of(call) << 1 | 1u);
     if (host_words != 0) at.put(t.expected, host_counts + word * 8, &bits, 1);
@@ -153,7 +161,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const auto [home, local] = homes[expert];
     if (home != rank) continue;
     const auto count = static_cast<std::int32_t>(by_expert[expert].size());
-    at.put(t.expected, counts + std::size_t{local} * 4, &count, 1);
+    note(counts + std::size_t{local} * 4, &count);
     tell(local, static_cast<std::uint32_t>(count));
     for (std::size_t place = 0; place < by_expert[expert].size(); ++place) {
       const Arrival& arrival = by_expert[expert][place];
@@ -168,22 +176,21 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
         at.put(t.expected, output_scales + scale_place(shape, *to, i), &bytes[row + i], 1);
       }
       const std::uint32_t source = arrival.rank * shape.source_rows + arrival.token;
-      if (!by_rank) at.put(t.expected, sources + *to * 4, &source, 1);
+      if (!by_rank) note(sources + *to * 4, &source);
       row_of_token[source] = *to;
     }
     if (!contiguous) continue;
     const auto begin = static_cast<std::int32_t>(begins[expert]), pad = -1;
-    at.put(t.expected, offsets + std::size_t{local} * 4, &begin, 1);
+    note(offsets + std::size_t{local} * 4, &begin);
     for (end = begin + count; end % static_cast<std::int32_t>(shape.alignment) != 0; ++end) {
-      if (end < static_cast<std::int32_t>(rows))
-        at.put(t.expected, sources + static_cast<std::size_t>(end) * 4, &pad, 1);
+      if (end < static_cast<std::int32_t>(rows)) note(sources + static_cast<std::size_t>(end) * 4, &pad);
     }
   }
-  if (contiguous) at.put(t.expected, offsets + std::size_t{shape.local} * 4, &end, 1);
+  if (contiguous) note(offsets + std::size_t{shape.local} * 4, &end);
   for (unsigned source = 0; source < setup_.ranks; ++source) {
     const std::vector<std::int64_t>& chosen = ids_of(spec, source);
     const auto count = static_cast<std::uint32_t>(chosen.size()) / shape.top_k;
-    at.put(t.expected, source_tokens + source * 4u, &count, 1);
+    note(source_tokens + source * 4u, &count);
     tell(shape.local + source, count);
     for (std::uint32_t i = 0; joint && i < chosen.size(); ++i) {
       const std::optional<std::size_t> row_of_ids = row_of_token[source * shape.source_rows + i / shape.top_k];
@@ -193,8 +200,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       const std::uint32_t id = home.rank == rank ? home.local : ~0u;
       const float weight = home.rank == rank ? weight_of(call, source, i) : 0;
       const std::size_t entry = (*row_of_ids * shape.top_k + i % shape.top_k) * 4;
-      at.put(t.expected, local_ids + entry, &id, 1);
-      at.put(t.expected, local_weights + entry, &weight, 1);
+      note(local_ids + entry, &id);
+      note(local_weights + entry, &weight);
     }
   }
   for (unsigned to = 0; compact && to < setup_.ranks; ++to) {
@@ -202,7 +209,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     for (unsigned source = 0; source < setup_.ranks; ++source) {
       const std::int32_t count = rows_for(by_expert, source, to);
       through += count;
-      at.put(t.expected, prefix + (std::size_t{source} * setup_.ranks + to) * 4, &through, 1);
+      note(prefix + (std::size_t{source} * setup_.ranks + to) * 4, &through);
       if (to == rank) tell(shape.local + setup_.ranks + source, static_cast<std::uint32_t>(count));
     }
   }
@@ -231,6 +238,9 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       .local_weights = reinterpret_cast<float*>(words(local_weights)),
       .rounds = rounds_of(spec, shape.most_local),
       .rank_prefix = words(prefix)};
+  const detail::RoutingUse use = again                        ? detail::RoutingUse::known
+                                 : setup_.exchange.repeatable ? detail::RoutingUse::noted
+                                                              : detail::RoutingUse::once;
   const auto kernel = [&] {
     const detail::DispatchQuery query{.type = setup_.exchange.type,
                                       .cast = exchange.shape.cast,
@@ -238,7 +248,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                                       .ring = takes_ring(spec),
                                       .rounds = work.rounds.count != 1,
                                       .tallies = work.phases.has(0) && world_.grid(call, rank).tallies,
-                                      .compact = compact};
+                                      .compact = compact,
+                                      .use = use};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
@@ -276,7 +287,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     at.put(t.initial, residual + i * 2, &bits, 1);
   }
   for (std::size_t i = 0; setup_.exchange.weights_at_combine && i < tokens * shape.top_k; ++i) {
-    const float weight = weight_of(dispatch, rank, i);
+    const float weight = weight_of(routing_of(dispatch), rank, i);
     at.put(t.initial, weights + i * 4, &weight, 1);
   }
   t.expected = t.initial;

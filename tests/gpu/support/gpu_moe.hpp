@@ -61,6 +61,17 @@ class GpuMoe {
     gpu_.synchronize();
   }
 
+  // As CpuMoe::fill_again. Waits.
+  void fill_again(const PreparedMoe& p) {
+    const Tokens& mine = p.tokens[rank_];
+    upload(input_, std::span(mine.rows));
+    upload(scales_, std::span(mine.scales));
+    upload(ids_, {});
+    if (!late()) upload(weights_, {});
+    for (const Buffer* written : {&output_, &output_scales_, &result_}) upload(*written, {});
+    gpu_.synchronize();
+  }
+
   // The arguments of a call of `p`. `blocks`: of the launch.
   DispatchArgs dispatch_args(const PreparedMoe& p, cudaStream_t stream, bool discard = false, int blocks = 0) const {
     return {.input = device(input_),

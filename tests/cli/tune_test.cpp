@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "comm/state.hpp"
 #include "support/ranks.hpp"
 #include "tune/subject.hpp"
 #include "tune/tuner.hpp"
@@ -326,6 +327,51 @@ TEST(TuneSubjects, TryTheWaysThatServe) {
                            : (std::set<std::string_view>{"lines", "chunks"}))
         << subject.title();
   }
+}
+
+// Notes the table that each call would follow.
+class NotedCalls final : public Bench {
+ public:
+  NotedCalls(const Ranks& ranks, const TuneSubject& subject) : ranks_(ranks), subject_(subject) {}
+  std::vector<Contender> contenders(Operation) const override { return {}; }
+  std::vector<Method> methods() const override { return {Method::batch}; }
+  std::vector<std::string> notes() const override { return {}; }
+  Result run(const Point& point, int) override {
+    points.push_back(point);
+    const detail::TuningTable* const table = state_of(ranks_).tuning(subject_.operation()).table;
+    steps.push_back(table != nullptr ? table->steps : std::vector<TuningStep>{});
+    return {.verdict = Verdict::ok, .us = 3};
+  }
+  std::vector<Point> points;
+  std::vector<std::vector<TuningStep>> steps;
+
+ private:
+  const Ranks& ranks_;
+  const TuneSubject& subject_;
+};
+
+// A trial of a move is a table while it lasts, and the present choice is what there was before.
+TEST(TuneSubjects, MeasureWhatATableWouldDo) {
+  Ranks ranks({.world_size = 2, .device = Device::cpu});
+  for (const TuneSubject& subject : TuneSubject::all(ranks, {})) {
+    const bool both_ways = subject.operation() >= detail::TunedOperation::crossing;
+    NotedCalls calls(ranks, subject);
+    Trial trial{.bytes = 8192, .algorithm = Algorithm::two_shot};
+    if (subject.moves()) trial = {.bytes = 8192, .algorithm = detail::MoveWay::lines, .launch = {9, 64}};
+    EXPECT_EQ(subject.measure(ranks, calls, trial).us, both_ways ? 6 : 3) << subject.title();
+    trial.algorithm = Algorithm::automatic;
+    subject.measure(ranks, calls, trial);
+    ASSERT_EQ(calls.steps.size(), both_ways ? 4u : 2u);
+    if (subject.moves()) {
+      EXPECT_EQ(calls.steps.front(),
+                (std::vector<TuningStep>{{.algorithm = detail::MoveWay::lines, .blocks = 9, .threads = 64}}));
+      EXPECT_TRUE(calls.steps.back().empty()) << subject.title();
+    } else {
+      EXPECT_EQ(calls.points.front().contender, Contender::two_shot);
+    }
+    EXPECT_EQ(calls.points.back().contender, Contender::automatic);
+  }
+  EXPECT_EQ(ranks.first().tuning(), "CPU (measured)");
 }
 
 // An unavailable result is no time.

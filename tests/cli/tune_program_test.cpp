@@ -214,6 +214,15 @@ TEST_F(TuneProgram, TunesEveryOperationBySize) {
                           "norm: CPU, 2 ranks (measured)"),
             std::string::npos)
       << info.out;
+  for (const std::string bench : {"gather", "dp-attention"}) {
+    for (const std::string ranks : {"2", "4"}) {
+      const auto measured =
+          run({"bench", bench, "--device", "cpu", "--ranks", ranks, "--tokens", "1", "--hidden", "8", "--samples", "1",
+               "--what", bench == "gather" ? "all_gather" : "gather_sums", "--tuning", table_});
+      EXPECT_EQ(measured.code, 0) << measured.err;
+      EXPECT_EQ(measured.out.find("has no table for 4 ranks") != std::string::npos, ranks == "4") << measured.out;
+    }
+  }
   std::ranges::replace(arguments, "1K,16K", "1K,12K");
   for (const std::string operation : {"norm", "gather", "normed-crossing"}) {
     std::ranges::replace(arguments, std::string("all"), operation);

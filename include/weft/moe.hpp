@@ -134,8 +134,8 @@ struct DispatchArgs {
   // the places of that dispatch, in its order; `tokens` and `most_tokens` are its own. Ids, weights and the mask are
   // ignored, and `output`, `output_scales` and `source_wait_ns` are the only outputs. All others still hold. So does
   // the handle, which this call returns: the call takes its handle slot, and not the next one. `host_counts` is null,
-  // and `map` is 0. A wait ignores this: it knows how its send was made. A replay whose handle slot has the routing of
-  // another dispatch than a peer's, or of another number of tokens, ends with Errc::mismatch.
+  // and `map` is 0. A wait ignores this: it knows how its send was made. A replay takes whatever routing its handle
+  // slot has. If that is of another dispatch than a peer's, or of another number of tokens, it ends with Errc::mismatch.
   DispatchHandle again = {};
 };
 
@@ -170,9 +170,10 @@ struct CombineArgs {
 //
 // Dispatch and combine are two sequences of calls, each with the rules of a group's calls (see Group and all_reduce).
 // They may run beside each other, on two streams, if two orders hold: a handle's dispatch before its combine, and a
-// combine before the dispatch that takes its handle slot, `handles` dispatches later. Their blocks must then fit on
-// the GPU together; limit them with Launch::blocks. The calls of one sequence come from one thread at a time, and the
-// two sequences may have a thread each. Faults are the communicator's.
+// combine before the dispatch that takes its handle slot: the one `handles` dispatches later, or one that is made again
+// with this handle and does not count among them. Their blocks must then fit on the GPU together; limit them with
+// Launch::blocks. The calls of one sequence come from one thread at a time, and the two sequences may have a thread
+// each. Faults are the communicator's.
 //
 // A captured call keeps the arguments of its capture: pointers, `tokens`, `most_tokens`, `map`, the handle slot,
 // `discard`, the grid. Every replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have
@@ -213,14 +214,15 @@ class MoeExchange {
   // Order dispatches on other streams by events. CPU ranks have the new maps when it returns.
   //
   // Handles in flight stay valid: a wait of either half, a combine and all rounds belong to the map of their dispatch.
-  // So an expert's weights stay at its old place until the last dispatch before has been computed. They are at the new
-  // one before the first dispatch behind. Layouts, sizes and capacity do not change.
+  // So does a dispatch that is made again (DispatchArgs::again). So an expert's weights stay at its old place until the
+  // last dispatch by the old map has been computed. They are at the new one before the first dispatch behind. Layouts,
+  // sizes and capacity do not change.
   //
-  // After an error the old maps are in force on all ranks. Errc::invalid_argument: the exchange was made without
+  // After these errors the old maps are in force on all ranks. Errc::invalid_argument: the exchange was made without
   // experts_of_rank, a number is out of range, an expert has no place, or the call is recorded or captured.
   // Errc::released: the exchange was freed, or the communicator's memory is released. A rank that rejects throws its
   // own error, the others Errc::rendezvous with its reason. Errc::mismatch on all ranks: they give different maps, or
-  // mean different exchanges.
+  // mean different exchanges. If a GPU's copy fails, ranks may have different maps: use the exchange no more.
   void set_experts(std::span<const std::int32_t> experts_of_rank, std::uint32_t first_map = 0, Stream stream = nullptr);
 
   const MoeExchangeArgs& args() const;  // experts_of_rank: the maps that the next dispatch would take
@@ -231,7 +233,7 @@ class MoeExchange {
   std::uint32_t capacity() const;   // rows of an expert; expert_contiguous, rank_compact: of all; rank_major: of a rank
   std::size_t output_rows() const;  // of dispatch's output and combine's input
 
-  // Takes the next handle slot. Errc::in_flight if this handle slot still waits for its combine: a fault, found when
+  // Takes the next handle slot, or that of DispatchArgs::again. Errc::in_flight if this handle slot still waits for its combine: a fault, found when
   // the call runs, which ends the communicator. A combine that has begun is not found: a caller that does not order the
   // two changes what the combine reads.
   DispatchHandle dispatch(const DispatchArgs& args) const;

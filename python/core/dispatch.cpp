@@ -80,7 +80,7 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
                        nb::handle scales, nb::handle rank_mask, nb::handle mask_ids, const PyHandle* again,
                        nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens,
-                       int blocks, int threads) {
+                       std::uint32_t map, int blocks, int threads) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.most_tokens = most_tokens,

@@ -42,7 +42,7 @@ constexpr std::string_view name(TunedAlgorithm algorithm) {
 }
 
 // Those whose steps are by bytes of a message come first. All-reduces with a norm use the all-reduces' table where they
-// have none of their own; moves without one go by constants (ops/moves/move_limits.hpp).
+// have none of their own; moves without one go by constants (ops/moves/move_plan.cpp).
 enum class TunedOperation : std::uint8_t {
   all_reduce,
   all_reduce_rms_norm,

@@ -44,7 +44,7 @@ Rounds check_experts(const LayerState& layer, const MoeLayerCall& call) {
   check_processors(layer, call);
   const ExchangeShape& shape = layer.state.shape();
   const bool ring = layer.state.takes_ring(call.most_tokens);
-  const Rounds rounds = plan_rounds(shape, ring, call.most_tokens, call.rounds);
+  const Rounds rounds = plan_dispatch_rounds(layer.state, call.most_tokens, call.rounds);
   const std::uint32_t most = call.most_tokens != 0 ? call.most_tokens : shape.tokens;
   require(whole || !ring || most <= shape.ring_rows,
           "schedule: {} serves most_tokens up to the {} of MoeExchangeArgs::ring_rows, and not {}", name(call.schedule),

@@ -15,7 +15,7 @@ static_assert(kMostTunedRounds == kMostRounds);
 // Choices of a table fall back where a caller's would be rejected: by tokens and the exchange alone, so on all ranks.
 bool can_divide(const ExchangeState& exchange, const MoeLayerCall& call, const ExpertRounds& rounds) {
   try {
-    plan_rounds(exchange.shape(), exchange.takes_ring(call.most_tokens), call.most_tokens, rounds);
+    plan_dispatch_rounds(exchange, call.most_tokens, rounds);
     return true;
   } catch (const Error&) {
     return false;

@@ -159,10 +159,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     if (phases != kSend) detail::check_outputs(channel(), exchange_.shape(), args_, again);
     if (phases == kJoined) detail::check_rows_apart(exchange_.shape(), args_);
     if constexpr (phases != kWait) {
-      rounds_ = detail::plan_rounds(exchange_.shape(), ring_, args_.most_tokens, args_.rounds);
-      const bool one = args_.rounds.count == 1;
-      require(one || !exchange_.args().repeatable, "rounds.count: {} is not 1, and the exchange is repeatable",
-              args_.rounds.count);
+      rounds_ = detail::plan_dispatch_rounds(exchange_, args_.most_tokens, args_.rounds);
       exchange_.in_flight().check_nothing_sent(InFlight::Side::dispatch);
     }
   }

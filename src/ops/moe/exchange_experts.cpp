@@ -111,14 +111,16 @@ void ExchangeState::set_experts(std::span<const std::int32_t> experts_of_rank, s
   given.maps = count;
   given.experts_of_rank.assign(experts_of_rank.begin(), experts_of_rank.end());
   std::vector<ExpertMap> maps;
-  std::vector<std::byte> bytes;
+  std::vector<std::vector<std::byte>> bytes;
   for (std::uint32_t map = 0; map < count; ++map) {
     maps.push_back(map_experts(static_cast<std::uint32_t>(group_.size()), given, map));
-    const std::vector<std::byte> of_map = bytes_of_map(maps.back());
-    bytes.insert(bytes.end(), of_map.begin(), of_map.end());
+    bytes.push_back(bytes_of_map(maps.back()));
   }
+  // One by one: beyond 64 KB CUDA may wait for the stream, and a combine there may wait for a rank that meets here.
   group_.begin_turn(stream);
-  group_.communicator().fabric().write_behind(stream, map_memory(first_map), bytes.data(), bytes.size());
+  for (std::uint32_t map = 0; map < count; ++map)
+    group_.communicator().fabric().write_behind(stream, map_memory(first_map + map), bytes[map].data(),
+                                                bytes[map].size());
   group_.end_turn(stream);
   // In place: callers keep the addresses.
   std::ranges::copy(experts_of_rank, args_.experts_of_rank.begin() + static_cast<std::ptrdiff_t>(first_map * size));

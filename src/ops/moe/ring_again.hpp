@@ -70,6 +70,7 @@ struct MoeRingAgain : MoeRingDispatch<Row> {
   template <int phase, Team T>
   static WEFT_FN bool move(T& team, const Session& s, const Work& work, const ThreadPlan& p) {
     if constexpr (phase == 0) {
+      // A group that receives, too, waits for nothing here: so its warps go on together.
       const std::uint32_t places = Base::ring(s, work).places();
       return !p.role.sends || send(team, s, work, p, 0, p.role.receives ? places : work.tokens);
     } else {

@@ -86,7 +86,10 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     const RoutingHeader& header = *work.exchange.tables.header;
     const std::uint32_t places = ring(s, work).places(), most = header.most_tokens;
     if constexpr (phase == Slots::kSending) {
-      return !p.role.sends || send(team, s, work, p, 0, p.role.receives ? places : most);
+      if (!p.role.sends) return true;
+      const bool sent = send(team, s, work, p, 0, p.role.receives ? places : most);
+      // A wait for weights may fail in one warp alone, and the others would then wait for it in the next phase.
+      return late ? team.all(sent) : sent;
     } else {
       if (!p.role.receives) return true;
       const std::uint32_t mine = header.tokens[s.rank()], round = p.role.sends ? p.batches.step : most;

@@ -2,6 +2,7 @@
 
 #include "base/fingerprint.hpp"
 #include "comm/arguments.hpp"
+#include "ops/moe/exchange_state.hpp"
 
 namespace weft::detail {
 
@@ -22,6 +23,12 @@ Rounds plan_rounds(const ExchangeShape& shape, bool ring, std::uint32_t most_tok
           "rounds.experts: all rounds together have {} experts, and not the {} of the rank that has most", experts,
           shape.most_local);
   return divide(shape.most_local, wanted);
+}
+
+Rounds plan_dispatch_rounds(const ExchangeState& exchange, std::uint32_t most_tokens, const ExpertRounds& wanted) {
+  require(wanted.count == 1 || !exchange.args().repeatable,
+          "rounds.count: {} is not 1, and the exchange is repeatable", wanted.count);
+  return plan_rounds(exchange.shape(), exchange.takes_ring(most_tokens), most_tokens, wanted);
 }
 
 std::uint64_t division_of(const Rounds& rounds) {

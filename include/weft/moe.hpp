@@ -135,7 +135,8 @@ struct DispatchArgs {
   // ignored, and `output`, `output_scales` and `source_wait_ns` are the only outputs. All others still hold. So does
   // the handle, which this call returns: the call takes its handle slot, and not the next one. `host_counts` is null,
   // and `map` is 0. A wait ignores this: it knows how its send was made. A replay takes whatever routing its handle
-  // slot has. If that is of another dispatch than a peer's, or of another number of tokens, it ends with Errc::mismatch.
+  // slot has. If that is of another dispatch than a peer's, or of another number of tokens, it ends with
+  // Errc::mismatch.
   DispatchHandle again = {};
 };
 
@@ -233,9 +234,9 @@ class MoeExchange {
   std::uint32_t capacity() const;   // rows of an expert; expert_contiguous, rank_compact: of all; rank_major: of a rank
   std::size_t output_rows() const;  // of dispatch's output and combine's input
 
-  // Takes the next handle slot, or that of DispatchArgs::again. Errc::in_flight if this handle slot still waits for its combine: a fault, found when
-  // the call runs, which ends the communicator. A combine that has begun is not found: a caller that does not order the
-  // two changes what the combine reads.
+  // Takes the next handle slot, or that of DispatchArgs::again. Errc::in_flight if this handle slot still waits for its
+  // combine: a fault, found when the call runs, which ends the communicator. A combine that has begun is not found: a
+  // caller that does not order the two changes what the combine reads.
   DispatchHandle dispatch(const DispatchArgs& args) const;
   // All ranks must combine what they dispatched in the same call. If they do not, sums are of other tokens, or the call
   // ends with Errc::timeout. A `tag` of each micro-batch, the same in both calls' args on all ranks, turns this into

@@ -174,9 +174,12 @@ Setup fault_setup(const FaultArgs& args) {
   faults.no_room = kind == "no-room";
   if (kind == "overflow") set_overflow(setup, culprit, variant);
   if (kind == "in-flight") {
-    setup.calls = {setup.calls[0], setup.calls[2]};
+    // Made again, a dispatch without a combine comes behind one that has its combine.
+    const std::vector<CallSetup> calls = setup.calls;
+    setup.calls = {calls[0], calls[2]};
+    if (variant == "ring-again") setup.calls = {calls[0], calls[1], calls[4], calls[4]};
     faults.in_flight = true;
-    faults.odd_call = 1;
+    faults.odd_call = static_cast<unsigned>(setup.calls.size()) - 1;
   }
   if (kind == "other-routing") {
     // Both dispatches have as many tokens, so only their epochs tell them apart. The culprit takes the second one's.
@@ -300,7 +303,7 @@ const std::vector<Setup>& all_fault_setups() {
     for (const unsigned ranks : {2u, 3u}) {
       all.push_back(fault_setup({.kind = "other-routing", .protocol = "moe", .ranks = ranks, .variant = "ring-again"}));
     }
-    for (const std::string kind : {"late", "aborts", "mismatch"}) {
+    for (const std::string kind : {"late", "aborts", "mismatch", "in-flight"}) {
       all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = 2, .odd_call = 4, .variant = "ring-again"}));
     }
     for (const std::string variant : {"beside-lanes", "ring-beside-lanes"}) {

@@ -276,6 +276,8 @@ TEST(MoeAgainFaults, RanksMakeItTogether) {
          exchange.dispatch(number == 0 ? made_again(moe, handle) : moe.dispatch());
        })) {
     expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "a dispatch made again beside a new one");
+    if (!ending.error || ending.error->code() != Errc::mismatch) continue;
+    EXPECT_NE(ending.error->fault().operation, ending.error->fault().theirs);  // their names differ
   }
 }
 

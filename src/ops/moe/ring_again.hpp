@@ -213,11 +213,8 @@ struct MoeRingAgain : MoeRingDispatch<Row> {
     const Entries<T> known = known_entries<T>(work, lane, sender, token);
     RowState state{};
     if (!ring.await_row(team, sender, token, state)) return false;
-    const auto find = [&](Entries<T>& entries) {
-      entries = known;
-      return true;
-    };
-    if (state != RowState::none && !Base::take_row(team, s, work, lane, sender, token, find)) return false;
+    const bool has = state != RowState::none;
+    if (has && !Base::take_row(team, s, work, lane, sender, token, RowTable{}, false, known)) return false;
     const bool owes = token + ring.places() < tokens;  // a credit
     if (owes && lane == 0) ring.give_credit(team, sender, token);
     return true;

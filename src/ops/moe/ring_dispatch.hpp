@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/moe/moe_dispatch.hpp"
 #include "ops/moe/ring.hpp"
@@ -301,21 +302,12 @@ struct MoeRingDispatch : DispatchControl {
                        [](std::uint32_t, std::uint32_t& local, std::uint32_t) { local = kNone; });
     note_entries(team, work, lane, sender, token, entries);
   }
-  // Copies a row that has come into the output, and notes it if asked. False when the call has failed.
-  template <Team T>
+  // Copies a row that has come into the output, and notes it if asked. `from`: the row's head, or entries that are
+  // known without it, with their places. False when the call has failed.
+  struct Head {};
+  template <Team T, class From = Head>
   static WEFT_FN bool take_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
-                               std::uint32_t token, const RowTable& table, bool notes) {
-    return take_row(team, s, work, lane, sender, token, [&](Entries<T>& entries) {
-      entries = staged_entries(team, s, work.exchange.shape, lane);
-      if (!place_by_table<compact>(team, s, work.exchange, table, lane, sender, token, entries)) return false;
-      if (notes) note(team, work, lane, sender, token, entries);
-      return true;
-    });
-  }
-  // `find(entries)` is called when the head has come, while the payload is under way. False when the call has failed.
-  template <Team T, class Find>
-  static WEFT_FN bool take_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
-                               std::uint32_t token, Find find) {
+                               std::uint32_t token, const RowTable& table, bool notes, const From& from = {}) {
     const ExchangeShape& shape = work.exchange.shape;
     const Pack* const row = ring(s, work).row(s.rank(), sender, token);
     std::uint32_t asked = 0;  // packs of the payload
@@ -330,8 +322,12 @@ struct MoeRingDispatch : DispatchControl {
     team.load_bulk(kHeadPlace, row, shape.ring_head * sizeof(Pack));
     for (std::uint32_t i = 0; i < kPiecePlaces<T> && asked < shape.payload_packs; ++i) ask(1 + i);
     team.await_load(kHeadPlace);
-    Entries<T> entries;
-    if (!find(entries)) return false;
+    Entries<T> entries = entries_from(team, s, shape, lane, from);
+    if constexpr (std::is_same_v<From, Head>) {
+      if (!place_by_table<compact>(team, s, work.exchange, table, lane, sender, token, entries)) return false;
+      // While the payload is under way.
+      if (notes) note(team, work, lane, sender, token, entries);
+    }
     put_all_scales(team, work, lane, entries);
     for (std::uint32_t pack = 0, i = 0; pack < shape.payload_packs; pack += kPiecePacks<T>, ++i) {
       const std::uint32_t place = 1 + i % kPiecePlaces<T>;
@@ -343,6 +339,16 @@ struct MoeRingDispatch : DispatchControl {
       ask(place);
     }
     return true;
+  }
+  template <Team T>
+  static WEFT_FN Entries<T> entries_from(T& team, const Session& s, const ExchangeShape& shape, std::uint32_t lane,
+                                         Head) {
+    return staged_entries(team, s, shape, lane);
+  }
+  template <Team T>
+  static WEFT_FN const Entries<T>& entries_from(T&, const Session&, const ExchangeShape&, std::uint32_t,
+                                                const Entries<T>& known) {
+    return known;
   }
   // The entries of a head that has come, whose experts this rank has.
   template <Team T>

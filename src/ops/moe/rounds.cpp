@@ -26,8 +26,8 @@ Rounds plan_rounds(const ExchangeShape& shape, bool ring, std::uint32_t most_tok
 }
 
 Rounds plan_dispatch_rounds(const ExchangeState& exchange, std::uint32_t most_tokens, const ExpertRounds& wanted) {
-  require(wanted.count == 1 || !exchange.args().repeatable,
-          "rounds.count: {} is not 1, and the exchange is repeatable", wanted.count);
+  require(wanted.count == 1 || !exchange.args().repeatable, "rounds.count: {} is not 1, and the exchange is repeatable",
+          wanted.count);
   return plan_rounds(exchange.shape(), exchange.takes_ring(most_tokens), most_tokens, wanted);
 }
 

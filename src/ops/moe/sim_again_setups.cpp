@@ -99,6 +99,12 @@ std::vector<Setup> small_again_setups() {
        .calls = made_again(moe_calls({{{1, 0, 1}, {0, 1}}}), 1),
        .bound = 1,
        .exchange = repeatable(1, 3, 2, 1)},
+      // Two blocks send, in turns to one place.
+      {.name = "moe-ring-again-senders",
+       .payload = special,
+       .calls = made_again(moe_calls({{{1, 1, 0}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}), 1),
+       .bound = 1,
+       .exchange = repeatable(1, 3, 2, 1)},
       {.name = "moe-ring-again-drops",
        .payload = special,
        .calls = made_again(moe_calls({{{0, 1, 0, 1, 1, -1}, {0, 0}}}, {kPartEach}), 1),

@@ -197,6 +197,19 @@ TEST(LayerChoice, ExchangesThatCannotDivideStayPlain) {
     CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
     EXPECT_EQ(parts_of(moe, automatic_call(moe, 33)), kPlainParts);
     EXPECT_EQ(parts_of(moe, automatic_call(moe, 32)).size(), 12u);
+    MoeExchangeArgs repeats = args;
+    repeats.repeatable = true;
+    const MoeExchange repeatable = MoeExchange::create(communicator, repeats);
+    CpuLayer once(repeatable, of, p, static_cast<std::uint32_t>(rank));
+    EXPECT_EQ(parts_of(once, automatic_call(once, 32)), kPlainParts);
+    MoeLayerCall divided = once.call({LayerSchedule::combine_rounds, {}});
+    divided.rounds.count = 2;
+    // More often than it has handles: so nothing has been dispatched.
+    for (int i = 0; i < 3; ++i) {
+      expect_says(error_of([&] { once.layer().run(divided); }),
+                  "rounds.count: 2 is not 1, and the exchange is repeatable");
+    }
+    EXPECT_EQ(parts_of(once, automatic_call(once, 32)), kPlainParts);
   }));
 }
 

@@ -279,28 +279,12 @@ TEST(MoeLayersOfTwo, ImpossibleOnesAreRejected) {
                 "intermediate: 0 is not a multiple of 8");
     expect_says(error_of([&] { MoeLayer::create(exchange, {.intermediate = 136, .down_cast = RowCast::fp8}); }),
                 "intermediate: 136 is not a multiple of 128");
-    MoeExchangeArgs repeats = of.call.args;
-    repeats.path = RowPath::ring;
-    repeats.repeatable = true;
-    const MoeExchange repeatable = MoeExchange::create(communicator, repeats);
-    CpuLayer moe(exchange, of, p, 0), of_repeatable(repeatable, of, p, 0);
-    const auto rejected_by = [](CpuLayer& layer, auto change, const char* says) {
-      MoeLayerCall call = layer.call({LayerSchedule::plain, {}});
+    CpuLayer moe(exchange, of, p, 0);
+    const auto rejected = [&](auto change, const char* says) {
+      MoeLayerCall call = moe.call({LayerSchedule::plain, {}});
       change(call);
-      expect_says(error_of([&] { layer.layer().run(call); }), says);
+      expect_says(error_of([&] { moe.layer().run(call); }), says);
     };
-    const auto rejected = [&](auto change, const char* says) { rejected_by(moe, change, says); };
-    // More often than it has handles: so it is rejected before anything is dispatched.
-    for (int i = 0; i < 3; ++i) {
-      rejected_by(
-          of_repeatable,
-          [](MoeLayerCall& call) {
-            call.schedule = LayerSchedule::combine_rounds;
-            call.rounds.count = 2;
-          },
-          "rounds.count: 2 is not 1, and the exchange is repeatable");
-    }
-    of_repeatable.layer().run(of_repeatable.call({LayerSchedule::plain, {}}));
     rejected([](MoeLayerCall& call) { call.up = nullptr; }, "up, down: both GEMMs must be given");
     rejected([](MoeLayerCall& call) { call.workspace = nullptr; }, "is null or not aligned to 256 bytes");
     rejected([](MoeLayerCall& call) { call.rounds.count = 2; }, "rounds.count: 2 is not 1, and the schedule is plain");

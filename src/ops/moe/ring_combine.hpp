@@ -1,5 +1,4 @@
-// Combine for any number of tokens: rows come back through a ring (ops/moe/ring.hpp). Sums and phases are those of
-// MoeCombine.
+// Combine for any number of tokens: rows come back through a ring (ops/moe/ring.hpp). Sums are those of MoeCombine.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +22,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
   static constexpr bool kStaged = true;
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
-  // Rows are summed in pieces; a place of a warp's stage takes a piece of one row. A lane has the packs first, first +
-  // kLanes, … of a piece.
+  // A place of a warp's stage takes a piece of one row. A lane has the packs first, first + kLanes, … of a piece.
   template <class T>
   static constexpr std::uint32_t kPacksAtOnce = items_of_piece<T>(1);
   template <class T>
@@ -86,8 +84,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     const RoutingHeader& header = *work.exchange.tables.header;
     const std::uint32_t places = ring(s, work).places(), most = header.most_tokens;
     if constexpr (phase == Slots::kSending) {
-      if (!p.role.sends) return true;
-      const bool sent = send(team, s, work, p, 0, p.role.receives ? places : most);
+      const bool sent = !p.role.sends || send(team, s, work, p, 0, p.role.receives ? places : most);
       // A wait for weights may fail in one warp alone, and the others would then wait for it in the next phase.
       return late ? team.all(sent) : sent;
     } else {

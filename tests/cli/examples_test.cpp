@@ -74,7 +74,7 @@ Words shortened(Words words) {
   if (words.front() == "simulate") set("--executions", "10");
   if (words.front() == "verify") set("--most-bytes", "8K");
   if (words.front() == "verify" && usable_gpus() == 0) set("--ranks", "2");
-  if (words.front() == "tune") set("--bytes", "1K");
+  if (words.front() == "tune") set("--bytes", "64K");  // whole rows of gathers
   if (words.front() != "bench" && words.front() != "tune") return words;
   set("--samples", "1");
   if (words.size() > 1 && words[1] == "host") return words;

@@ -162,7 +162,8 @@ def test_compiled_equals_eager(name: str) -> None:
         of_exchanges = "dispatch_and_combine", "halves_of_an_exchange", "rounds_of_an_exchange", "combine_with_weights"
         others = "take_rows", "rows_by_mask", "compact_rows", "experts_that_moved", "made_again"
         if name not in (*others, *of_exchanges):  # these are no calls of the group
-            assert calls_of(case.group) == before + 1  # a compiler drops what seems to do nothing
+            made = 3 if name == "even_columns" else 1
+            assert calls_of(case.group) == before + made  # a compiler drops what seems to do nothing
 
     alone(work)
 

@@ -28,8 +28,8 @@ std::vector<Batch> repeatable(std::vector<Batch> batches) {
 PreparedMoe with_other_rows(PreparedMoe p) {
   for (Tokens& tokens : p.tokens) {
     if (tokens.count == 0) continue;
-    std::ranges::rotate(tokens.rows, tokens.rows.begin() + 2);
-    if (!tokens.scales.empty()) std::ranges::rotate(tokens.scales, tokens.scales.begin() + 1);
+    std::rotate(tokens.rows.begin(), tokens.rows.begin() + 2, tokens.rows.end());
+    if (!tokens.scales.empty()) std::rotate(tokens.scales.begin(), tokens.scales.begin() + 1, tokens.scales.end());
   }
   return p;
 }

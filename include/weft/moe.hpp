@@ -88,7 +88,7 @@ struct DispatchArgs {
   // slots, here and in the combine. 0: not known, so they take the ring. Engines know it: they pad batches to the size
   // of a captured graph.
   std::uint32_t most_tokens = 0;
-  // Of the exchange's maps of experts, 0 … MoeExchangeArgs::maps − 1: the one that the dispatch, or its send, follows.
+  // The map of experts that the dispatch, or its send, follows: 0 … MoeExchangeArgs::maps − 1.
   // A call whose ranks differ ends with Errc::mismatch.
   std::uint32_t map = 0;
 

@@ -56,7 +56,7 @@ class TuneSubject {
   bool moves() const { return kind_of(operation_).is_move(); }
   std::string_view title() const;  // of tables for people: "all-reduce of bf16"
   const std::vector<std::size_t>& sizes() const { return sizes_; }
-  // Of a size: what the buffers of these ranks can serve.
+  // For messages of `bytes`, as far as the buffers of these ranks can serve them.
   TuneSpace space(const Ranks& ranks, std::size_t bytes) const;
   DataType type() const { return type_; }
 

@@ -108,8 +108,7 @@ class GatherColumns : public detail::GroupCall {
         {"output", args_.output, args_.rows, shares_.all, args_.output_stride, element * change_.widening()});
   }
   bool whole_packs() const {
-    return input_.row_bytes % sizeof(detail::Pack) == 0 &&
-           (!args_.even_shards || shares_.are_whole_packs(size_of(args_.type)));
+    return input_.row_bytes % sizeof(detail::Pack) == 0 && shares_.are_whole_packs(size_of(args_.type));
   }
   // Elements that change must not change before all peers have them. Peers write where pads of even shards would lie.
   bool is_in_place() const {

@@ -89,9 +89,9 @@ class ExchangeColumns : public detail::GroupCall {
   template <class Run>
   void each_step(Run run) const {
     if (auto step = detail::numbers_step(channel(), args_.counts, args_.group_ranks)) run(std::move(*step));
-    const bool whole_packs = !args_.even_shards || shares_.are_whole_packs(size_of(args_.type));
     const bool aligned16 =
-        whole_packs && detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
+        shares_.are_whole_packs(size_of(args_.type)) &&
+        detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
         detail::rows_are_aligned16(output_.data, input_.row_bytes * change_.widening(), output_.stride);
     const auto serve = [&]<bool mapped>(const detail::ColumnPlaces<mapped>& places) {
       using Partition = detail::GroupColumnPartition<mapped>;

@@ -26,7 +26,7 @@ std::vector<CallSetup> calls_of(bool flows, unsigned ranks = 2) {
   calls[3].even_shards = true;
   return calls;
 }
-// Of the last call each rank keeps a whole pack of two.
+// In the last call each rank keeps one whole pack of its two.
 std::vector<CallSetup> symmetric_calls(unsigned ranks) {
   CallSetup call{.count = 8, .moving = Moving::all_gather_columns, .flows = true, .symmetric = true, .rows = 2};
   std::vector<CallSetup> calls(3, call);

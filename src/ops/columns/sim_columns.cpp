@@ -65,8 +65,7 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
                                   .output_stride = columns * element * widening};
   const auto bytes_of_element = static_cast<std::uint32_t>(element);
   const detail::ColumnShares shares = detail::column_shares(columns, shard, n, spec.even_shards);
-  const bool whole_packs = !spec.even_shards || shares.are_whole_packs(element);
-  const bool aligned16 = whole_packs &&
+  const bool aligned16 = shares.are_whole_packs(element) &&
                          detail::rows_are_aligned16(tensor.input, tensor.row_bytes, tensor.input_stride) &&
                          detail::rows_are_aligned16(tensor.output, tensor.row_bytes, tensor.output_stride);
   const auto find = [&]<bool symmetric = false>(const auto& partition) {

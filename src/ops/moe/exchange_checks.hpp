@@ -13,7 +13,7 @@ void check_exchange_blocks(const GroupState& group, const char* name, int blocks
 // is made again, and writes rows alone.
 void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args, bool again);
 void check_inputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args);
-// Of a dispatch that is made again. `kept`: the call is made later, by replays.
+// Checks a dispatch that is made again. `kept`: the call is made later, by replays.
 void check_again(const ExchangeState& exchange, const DispatchArgs& args, bool kept);
 // In a joined call, whose kernel reads and writes at once: no rows and scales of the output lie in another tensor.
 void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args);

@@ -58,10 +58,16 @@ TEST(GpuMoeFaults, OverflowIsAnError) {
   }
 }
 
-// A call that the other rank leaves out, by slots and through a ring.
+// A call that the other rank leaves out, by slots and through a ring. Weights that are given to combine are waited for
+// by the warps that send sums, and there one warp may fail alone.
 std::vector<PreparedMoe> small_calls() {
-  const MoeCase c = {.args = small_exchange(), .tokens = {6}};
-  return {prepare(c, 2, 5), prepare(on_ring({{c}})[0][0], 2, 5)};
+  const std::vector<Batch> early = {{{.args = small_exchange(), .tokens = {6}}}};
+  std::vector<PreparedMoe> all;
+  for (const std::vector<Batch>& batches : {early, weighed_late(early)}) {
+    EXPECT_FALSE(batches.empty());
+    for (const std::vector<Batch>& by : {batches, on_ring(batches)}) all.push_back(prepare(by[0][0], 2, 5));
+  }
+  return all;
 }
 void expect_missed(const Ending& ending, int peer, const char* operation) {
   expect_fault(ending, {Errc::timeout}, "the rank that waits");
@@ -86,6 +92,23 @@ TEST(GpuMoeFaults, AMissingCombineIsNamed) {
       const DispatchHandle handle = moe.dispatch(p, gpu.stream());
       moe.check_dispatch(p);
       if (rank == 1) moe.combine(p, handle, gpu.stream());
+      gpu.synchronize();
+      if (rank == 1) moe.check_combine(p);
+    });
+    EXPECT_EQ(endings[0].what, "");
+    expect_missed(endings[1], 0, "combine");
+  }
+}
+
+TEST(GpuMoeFaults, AMissingCombineIsNamedByAHalf) {
+  for (const PreparedMoe& p : small_calls()) {
+    const auto endings = run_small(p, 500ms, [&](const GpuMoe& moe, GpuRank& gpu, int rank) {
+      const DispatchHandle handle = moe.dispatch(p, gpu.stream());
+      moe.check_dispatch(p);
+      if (rank == 1) {
+        moe.combine_send(p, handle, gpu.stream());
+        moe.combine_wait(p, handle, gpu.stream());
+      }
       gpu.synchronize();
       if (rank == 1) moe.check_combine(p);
     });

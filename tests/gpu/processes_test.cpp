@@ -59,7 +59,7 @@ struct Ranks {
 // Starts all ranks, and kills or stops one while they work.
 void strike(Ranks& ranks, int signal, std::mt19937& random) {
   const int size = gpu_count();
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(free_master_port());
   for (int rank = 0; rank < size; ++rank) {
     ranks.workers.emplace_back("GpuStruckProcess.DISABLED_Worker",
                                std::vector<std::pair<std::string, std::string>>{{"RANK", std::to_string(rank)},

@@ -24,4 +24,9 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
+// The MASTER_PORT of ranks that meet at a free port, a thousand ports past it.
+inline int free_master_port() {
+  return free_port() - 1000;
+}
+
 }  // namespace weft::test

@@ -117,7 +117,7 @@ Outcome Spawned::wait(std::chrono::seconds limit) {
 }
 
 std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more) {
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(free_master_port());
   std::vector<Spawned> ranks;
   for (int rank = 0; rank < size; ++rank) {
     Variables environment{{"RANK", std::to_string(rank)},

@@ -103,12 +103,18 @@ class GpuMoe {
             .stream = stream,
             .launch = with(blocks)};
   }
-  // Both only enqueue.
+  // All four only enqueue.
   DispatchHandle dispatch(const PreparedMoe& p, cudaStream_t stream, bool discard = false) const {
     return exchange_.dispatch(dispatch_args(p, stream, discard));
   }
   void combine(const PreparedMoe& p, DispatchHandle handle, cudaStream_t stream) const {
     exchange_.combine(combine_args(p, handle, stream));
+  }
+  void combine_send(const PreparedMoe& p, DispatchHandle handle, cudaStream_t stream) const {
+    exchange_.combine_send(combine_args(p, handle, stream));
+  }
+  void combine_wait(const PreparedMoe& p, DispatchHandle handle, cudaStream_t stream) const {
+    exchange_.combine_wait(combine_args(p, handle, stream));
   }
 
   // Both wait. They throw the fault of a call, or if anything is wrong in its outputs or elsewhere.

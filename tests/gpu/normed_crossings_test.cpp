@@ -5,6 +5,8 @@
 #include "gpu/support/gpu_normed_crossing.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/ranks.hpp"
+#include "team/team.hpp"
+#include "tuning/buffer_sizes.hpp"
 
 namespace weft::test {
 namespace {
@@ -23,15 +25,42 @@ TEST_P(GpuNormedCrossings, EveryShapeOfCountsInEveryKindOfSlot) {
   }
 }
 
-// Many times the slots. Ranks differ in grids and warp groups, and each chooses its own.
+// Many times the slots, and fewer rows than a block has parts. Ranks differ in grids and warp groups, and each chooses
+// its own.
 TEST_P(GpuNormedCrossings, LongOnesOnAnyGrid) {
   GpuWorld& world = lasting_gpu_world(GetParam(), small_gpu_slots);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    for (NormedCrossing call : long_normed_crossings(GetParam(), 300 / GetParam())) {
+    std::vector<NormedCrossing> calls;
+    for (const std::int32_t rows : {1, 5, 300 / GetParam()}) {
+      for (const NormedCrossing& call : long_normed_crossings(GetParam(), rows)) calls.push_back(call);
+    }
+    for (NormedCrossing& call : calls) {
       for (const Launch& launch : {Launch{.blocks = 2, .threads = 128}, Launch{.blocks = 3, .threads = 512},
                                    Launch{.blocks = 6 + rank % 3, .threads = 256}, world.launch(call.norm.seed)}) {
         call.norm.launch = launch;
         run_on_gpu_rank(communicator, gpu, call);
+      }
+    }
+  }));
+}
+
+// A group has fewer slots than the world. So blocks of many threads work as one, and their parts norm several chunks'
+// rows: more than there are parts, or fewer.
+TEST_P(GpuNormedCrossings, LongOnesInParts) {
+  constexpr Launch launches[] = {{.blocks = 9, .threads = 512}, {.blocks = 12, .threads = 384}};
+  for (const Launch& launch : launches) {
+    const auto slots = static_cast<int>(detail::default_pipeline_shape(Device::cuda, 2, false).slots);
+    ASSERT_GT(launch.blocks * launch.threads / static_cast<int>(detail::kWarpGroupThreads), slots);
+  }
+  GpuWorld world = make_gpu_world(GetParam(), small_gpu_slots());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    const Group group = communicator.split(0);
+    for (const std::int32_t rows : {5, 300 / GetParam()}) {
+      for (NormedCrossing call : long_normed_crossings(GetParam(), rows)) {
+        for (const Launch& launch : launches) {
+          call.norm.launch = launch;
+          run_on_gpu_rank(group, gpu, call);
+        }
       }
     }
   }));

@@ -80,22 +80,41 @@ struct FlowCrossing {
       }
       return true;
     };
-    const bool summing = each_turn(
-        summed, [&](std::uint64_t chunk) { return send_parts(team, crossing, chunk); },
-        [&](std::uint64_t chunk) { return reduce(team, crossing, chunk); });
-    if (!summing) return false;
+    const auto sum = [&] {
+      return each_turn(
+          summed, [&](std::uint64_t chunk) { return send_parts(team, crossing, chunk); },
+          [&](std::uint64_t chunk) { return reduce(team, crossing, chunk); });
+    };
+    const auto share = [&](auto make) {
+      return each_turn(
+          shared, [&](std::uint64_t chunk) { return make(chunk) && send_shared(team, crossing, chunk); },
+          [&](std::uint64_t chunk) { return receive(team, crossing, chunk); });
+    };
     if constexpr (Stage::kMakes) {
-      if (role.receives && !Stage::make(team, crossing, role)) return false;
+      // Blocks of a rank with nothing to sum make each chunk before they send it. Else all blocks make their share when
+      // they have sent or summed: the sums of a row come from several chunks.
+      const bool alone = Stage::is_alone(crossing);
+      const std::uint64_t own = crossing.shared_chunks(s.rank()), blocks = team.blocks() - 1;
+      if (!alone && !sum()) return false;
+      const std::uint64_t run = own / blocks < 1 ? 1 : own / blocks < kMostMade ? own / blocks : kMostMade;
+      for (std::uint64_t chunk = (team.block_rank() - 1) * run; !alone && chunk < own; chunk += blocks * run) {
+        if (!Stage::make(team, crossing, chunk, run < own - chunk ? run : own - chunk)) return false;
+      }
+      if (!share(
+              [&](std::uint64_t chunk) { return !alone || chunk >= own || Stage::make(team, crossing, chunk, 1); })) {
+        return false;
+      }
+    } else {
+      if (!sum() || !share([](std::uint64_t) { return true; })) return false;
     }
-    return each_turn(
-               shared, [&](std::uint64_t chunk) { return send_shared(team, crossing, chunk); },
-               [&](std::uint64_t chunk) { return receive(team, crossing, chunk); }) &&
-           (!role.sends || drain(team, crossing, role));
+    return !role.sends || drain(team, crossing, role);
   }
 
  private:
   static constexpr std::uint32_t kAtOnce = 4;  // packs of one message
   static constexpr std::uint32_t kBatch = 4;   // ranks whose packs are summed at once
+  // Chunks that a block makes at once: its parts share their rows, of which a chunk may have one alone.
+  static constexpr std::uint64_t kMostMade = 4;
 
   template <class Table>
   struct Crossing : FlowingCrossing<Work, Table> {
@@ -174,10 +193,7 @@ struct FlowCrossing {
       output.put(at, sum_of(team, s, senders, slots + i, flow.chunk_packs(), input.get(at)));
     }
     // To itself before any credit: behind one, the next chunk of the slot may be summed and announced by another block.
-    team.sync();                               // every thread's sums are stored
-    if (Stage::kMakes && senders.size == 1) {  // no credits
-      return team.all(team.thread_rank() != 0 || flow.announce_own(team, chunk));
-    }
+    team.sync();  // every thread's sums are stored
     if (team.thread_rank() == 0) flow.announce(team, s.rank(), chunk);
     tell_peers(team, s, senders, [&](std::uint32_t peer) { flow.give_credit(team, peer, chunk); });
     return true;

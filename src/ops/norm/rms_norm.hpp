@@ -115,6 +115,12 @@ struct RmsNorm {
     R::add(sum, b);
     return R::finish(sum);
   }
+  // The sum of one pack. If a residual is added, that rounds as well.
+  static WEFT_FN Pack rounded(const Pack& pack) {
+    typename R::Accumulator sum{};
+    R::begin(sum, pack);
+    return R::finish(sum);
+  }
   // Packs whose sums are awaited together: all that a thread holds, or one after the other.
   template <std::uint32_t held>
   static constexpr std::uint32_t kAtOnce = held == kAny ? 1

@@ -37,6 +37,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
   static_assert(Units::kWirePacks == 1);
   static constexpr int kPhases = 3;
   static constexpr int kMostThreads = most_threads_normed(flows);
+  static_assert(kMostThreads <= static_cast<int>(kMostWarpGroups * kWarpGroupThreads));  // each part has scratch words
   static constexpr BeginScope kBeginScope = BeginScope::block;
 
   static WEFT_FN std::uint32_t warp_groups(const Work& work) requires flows {
@@ -170,7 +171,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
         }
         if (senders.size == 1) {
           WEFT_UNROLL
-          for (std::uint32_t k = 0; k < some; ++k) sums[k] = own.residual != nullptr ? mine[k] : rounded(mine[k]);
+          for (std::uint32_t k = 0; k < some; ++k) sums[k] = own.residual != nullptr ? mine[k] : Norm::rounded(mine[k]);
           return true;
         }
         return Units::template take_sums<some>(team, s, senders, slots + begin + i, Units::parts(s).packs, step, left,
@@ -186,12 +187,6 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
       }
     }
     return true;
-  }
-  // The sum of one number. If the residual is added, that rounds as well.
-  static WEFT_FN Pack rounded(const Pack& pack) {
-    typename R::Accumulator sum{};
-    R::begin(sum, pack);
-    return R::finish(sum);
   }
 };
 

@@ -1,10 +1,13 @@
 // Crossings with a norm whose shards are too large for a slot: chunks flow (ops/crossings/flow_crossing.hpp), and rows
 // are normed between the hops.
 //
-// Sums are added to the residual as their chunks come, and stored as the new residual. Then the blocks that have summed
-// norm rows: the block of a second hop's chunk norms the rows that begin in it, once all of their sums are stored. It
-// tells its own rank when it has. A chunk goes on when this has been told of the chunk, and of the one in which the row
-// across its beginning begins.
+// Sums are added to the residual as their chunks come, and stored as the new residual. Blocks that have sent or summed
+// their share norm rows: each takes some chunks of the second hop, and norms the rows that begin there, once all of
+// their sums are stored. It tells its own rank when it has. A chunk goes on when this has been told of the chunk, and
+// of the one in which the row across its beginning begins.
+//
+// A rank alone in its group has nothing to sum: its rows are normed as they are, each chunk's by the block that sends
+// it.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +15,7 @@
 #include "ops/crossings/flow_crossing.hpp"
 #include "ops/norm/rms_norm.hpp"
 #include "ops/normed_crossings/normed_crossing_work.hpp"
+#include "protocol/in_parts.hpp"
 
 namespace weft::detail {
 
@@ -50,34 +54,39 @@ struct NormStage {
     return crossing.work.template stream_of<casts>(crossing.table, owner);
   }
 
-  // Norms the rows that begin in this block's chunks.
+  // Whether no other rank has a part of this rank's rows. Then they are normed as they are.
+  template <class Crossing>
+  static WEFT_FN bool is_alone(const Crossing& crossing) {
+    return crossing.first_circle().size == 1;
+  }
+  // Norms the rows that begin in chunks `chunk` to `chunk` + `chunks` − 1. Each part of the block has rows of its own.
   template <Team T, class Crossing>
-  static WEFT_FN bool make(T& team, const Crossing& crossing, const Flow::Role& role) {
-    const Session& s = crossing.s;
-    const CrossingPartition& partition = crossing.shards.partition;
-    NormWork norm = crossing.work.norm_at(partition.output_row(crossing.table, s.rank()));
-    norm.residual = nullptr, norm.residual_stride = 0;  // is in the sums
-    const std::uint32_t packs = crossing.work.shape.packs();
-    const std::uint64_t rows = crossing.table.rows_of(s.rank());
-    const std::uint64_t chunks = crossing.sharing.chunks_of(rows * packs), chunk_packs = crossing.sharing.chunk_packs();
-    const auto first_in = [&](std::uint64_t chunk) {
-      const std::uint64_t row = (chunk * chunk_packs + packs - 1) / packs;
+  static WEFT_FN bool make(T& team, const Crossing& crossing, std::uint64_t chunk, std::uint64_t chunks) {
+    NormWork norm = crossing.work.norm_at(crossing.shards.partition.output_row(crossing.table, crossing.s.rank()));
+    const bool alone = is_alone(crossing);
+    if (!alone) norm.residual = nullptr, norm.residual_stride = 0;  // is in the sums
+    const std::uint64_t packs = crossing.work.shape.packs(), chunk_packs = crossing.sharing.chunk_packs();
+    const std::uint64_t rows = crossing.table.rows_of(crossing.s.rank());
+    const auto first_in = [&](std::uint64_t which) {
+      const std::uint64_t row = (which * chunk_packs + packs - 1) / packs;
       return static_cast<std::uint32_t>(row < rows ? row : rows);
     };
-    return Norm::with_width(team, norm, [&]<std::uint32_t held>() {
-      const auto weights = Norm::weights(team, norm, 0);
-      std::uint32_t uses = 0;
-      for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
-        const std::uint32_t first = first_in(chunk), end = first_in(chunk + 1);
-        if (!await_sums(team, crossing, first, end)) return false;
-        for (std::uint32_t row = first; row < end; ++row) {
-          if (!norm_row<held>(team, norm, row, weights, uses)) return false;
-        }
-        team.sync();  // every thread's rows are stored
-        if (!team.all(team.thread_rank() != 0 || crossing.sharing.announce_own(team, chunk))) return false;
-      }
-      return true;
-    });
+    const std::uint32_t first = first_in(chunk), end = first_in(chunk + chunks);
+    bool good = alone || await_sums(team, crossing, first, end);
+    good = good && in_parts(team, end - first, [&](auto& part, std::uint32_t number, std::uint32_t parts) {
+             return Norm::with_more_width(part, norm, [&]<std::uint32_t held>() {
+               const auto weights = Norm::weights(part, norm, 0);
+               std::uint32_t uses = 0;
+               for (std::uint32_t row = first + number; row < end; row += parts) {
+                 if (!norm_row<held>(part, crossing, norm, row, weights, uses)) return false;
+               }
+               return true;
+             });
+           });
+    team.sync();  // every thread's rows are stored
+    for (std::uint64_t k = 0; good && team.thread_rank() == 0 && k < chunks; ++k)
+      good = crossing.sharing.announce_own(team, chunk + k);
+    return team.all(good);
   }
 
   // By all threads of a block: waits until a chunk's rows are normed.
@@ -90,12 +99,25 @@ struct NormStage {
   }
 
  private:
-  template <std::uint32_t held, Team T>
-  static WEFT_FN bool norm_row(T& team, const NormWork& norm, std::uint32_t row, const typename Norm::Weights& weights,
-                               std::uint32_t& uses) {
-    const Packs sums(static_cast<const Pack*>(norm.residual_output) + row * norm.residual_output_stride, 0);
-    const auto take = [&](std::uint32_t, std::uint32_t i, Pack(&sum)[1]) {
-      sum[0] = sums.load(i);
+  // From its sums, or, if no other rank has a part of them, from this rank's rows.
+  template <std::uint32_t held, Team T, class Crossing>
+  static WEFT_FN bool norm_row(T& team, const Crossing& crossing, const NormWork& norm, std::uint32_t row,
+                               const typename Norm::Weights& weights, std::uint32_t& uses) {
+    const bool alone = is_alone(crossing);
+    const auto input = [&] {
+      return crossing.work.row_of_input(crossing.shards.partition.input_row(crossing.table, crossing.s.rank()) + row);
+    };
+    const Packs from =
+        alone ? Packs(input(), 0)
+              : Packs(static_cast<const Pack*>(norm.residual_output) + row * norm.residual_output_stride, 0);
+    const auto take = [&](std::uint32_t, std::uint32_t i, auto& sums) {
+      constexpr std::uint32_t some = sizeof(sums) / sizeof(Pack);
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) {
+        if (k != 0 && i + k * team.size() >= norm.row_packs) break;
+        sums[k] = from.load(i + k * team.size());
+        if (alone && norm.residual == nullptr) sums[k] = Norm::rounded(sums[k]);
+      }
       return true;
     };
     return Norm::template finish<held>(team, norm, row, weights, uses, take);

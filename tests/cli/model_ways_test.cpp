@@ -75,10 +75,19 @@ TEST(ModelWays, DenseLayersAndSharedExpertsAreWhereTheOptionsSay) {
 }
 
 TEST(ModelWays, SharedExpertsAreRead) {
-  const std::map<std::string, int> known = {{"deepseek-v3", 1},   {"glm-4.5", 1},   {"llama-4-maverick", 1},
-                                            {"llama-3.1-70b", 0}, {"qwen3-30b", 0}, {"qwen3.5-397b", 1},
-                                            {"minimax-m2.5", 0},  {"minimax-m3", 1}};
-  for (const auto& [name, shared] : known) EXPECT_EQ(preset(name).shared_experts, shared) << name;
+  using Shared = std::pair<std::int64_t, std::int64_t>;  // their number, and columns of all of them
+  const std::map<std::string, Shared> known = {{"deepseek-v3", {1, 2048}},      {"glm-4.5", {1, 1536}},
+                                               {"llama-4-maverick", {1, 8192}}, {"llama-3.1-70b", {0, 0}},
+                                               {"qwen3-30b", {0, 0}},           {"qwen3.5-397b", {1, 1024}},
+                                               {"minimax-m2.5", {0, 0}},        {"minimax-m3", {1, 3072}}};
+  for (const auto& [name, shared] : known)
+    EXPECT_EQ((Shared{preset(name).shared_experts, preset(name).shared_intermediate}), shared) << name;
+  // Two are as wide as two experts, unless a field has the width of both.
+  nlohmann::json config = {{"hidden_size", 8},         {"num_hidden_layers", 3},       {"n_routed_experts", 4},
+                           {"num_experts_per_tok", 2}, {"moe_intermediate_size", 512}, {"n_shared_experts", 2}};
+  EXPECT_EQ(shape_of(config).shared_intermediate, 1024);
+  config["moe_shared_expert_intermediate_size"] = 640;
+  EXPECT_EQ(shape_of(config).shared_intermediate, 640);
 }
 
 TEST(ModelWays, WhatCannotBeIsRefusedByName) {

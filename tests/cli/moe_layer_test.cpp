@@ -16,14 +16,16 @@
 namespace weft::cli {
 namespace {
 
+// With three experts of a token, sums depend on the order of rounds.
 std::string layer_config() {
   const std::string file = testing::TempDir() + "layer_config.json";
-  std::ofstream(file) << R"({"hidden_size": 128, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 2,
+  std::ofstream(file) << R"({"hidden_size": 128, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 3,
     "moe_intermediate_size": 128})";
   return file;
 }
 
-auto run_layer(const std::vector<std::string>& more, const std::string& file = {}) {
+// `more`: options and their values.
+auto run_layer(const std::vector<std::string>& more, const std::string& file = {}, const char* flag = nullptr) {
   std::vector<std::string> arguments{"bench",     "moe-layer", "--config", layer_config(), "--device",
                                      "cpu",       "--ranks",   "2",        "--tokens",     "1,4",
                                      "--samples", "1",         "--rounds", "1,2,3"};
@@ -36,6 +38,7 @@ auto run_layer(const std::vector<std::string>& more, const std::string& file = {
       arguments.insert(arguments.end(), {more[i], more[i + 1]});
     }
   }
+  if (flag != nullptr) arguments.emplace_back(flag);
   return run(arguments);
 }
 
@@ -68,6 +71,38 @@ TEST(BenchMoeLayer, EverySchedule) {
   }
 }
 
+// The shared expert's rows are in the output of every schedule: with the bits of an expert that comes first.
+TEST(BenchMoeLayer, EveryScheduleHasTheSharedExpert) {
+  const std::string file = testing::TempDir() + "moe_layer_shared.json";
+  for (const bool emulated : {false, true}) {  // a rank has 4 experts, or 2
+    const auto result = run_layer({"--emulate-ep", emulated ? "4" : "0", "--rounds", emulated ? "2,0:2" : "2,1:3",
+                                   "--peo-methods", "1,3", "--shared-intermediate", "256"},
+                                  file, "--shared");
+    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    const auto json = read_json(file);
+    EXPECT_EQ(json.at("shared_intermediate"), 256);
+    std::map<std::string, int> found;
+    for (const auto& point : json.at("points")) {
+      EXPECT_GT(point.at("us"), 0);
+      if (point.at("operation") == "shared expert" || point.value("shared_first", false))
+        ++found[point.at("operation").get<std::string>() + " " + point.at("schedule").get<std::string>()];
+    }
+    // Of both numbers of tokens; layers also by both paths.
+    EXPECT_EQ(found, (std::map<std::string, int>{{"shared expert plain", 2}, {"layer plain", 4}}));
+  }
+}
+
+// A model says how wide its shared expert is.
+TEST(BenchMoeLayer, TheSharedExpertIsTheModels) {
+  const std::string config = testing::TempDir() + "layer_with_shared_expert.json";
+  std::ofstream(config) << R"({"hidden_size": 128, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 128, "n_shared_experts": 2})";
+  const auto result = run_layer({"--config", config, "--rounds", "1"}, {}, "--shared");
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"a shared expert of 256 columns", "plain, shared first", "shared expert: of the cast rows"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+}
+
 // Each term of an ideal is timed for each way that has one, with uneven rounds too.
 TEST(BenchMoeLayer, EveryWayHasItsIdeal) {
   const std::string file = testing::TempDir() + "moe_layer_ideals.json";
@@ -78,15 +113,20 @@ TEST(BenchMoeLayer, EveryWayHasItsIdeal) {
   for (const auto& point : json.at("points")) {
     if (point.at("operation") != "layer") continue;
     const std::string schedule = point.at("schedule");
-    const bool has_one = schedule == "rounds" || schedule == "combine-rounds";
+    const bool has_one = schedule == "rounds" || schedule == "combine-rounds" || schedule == "peo";
     EXPECT_EQ(point.contains("ideal_us"), has_one) << point;
     EXPECT_EQ(point.contains("over_parts_us"), schedule == "plain") << point;
     with_ideal += has_one ? 1 : 0;
   }
-  EXPECT_EQ(with_ideal, 2 * 2 * 3 * 2);  // numbers of tokens, schedules, divisions, paths
+  // Numbers of tokens, paths, divisions of two schedules, and those of peo.
+  EXPECT_EQ(with_ideal, 2 * 2 * (2 * 3 + 2));
   std::set<std::string> best;
-  for (const auto& one : json.at("best"))
+  for (const auto& one : json.at("best")) {
     best.insert(one.at("tokens").dump() + " " + one.at("schedule").get<std::string>());
+    if (one.at("schedule") == "signals") continue;
+    EXPECT_EQ(one.at("times_peo") == 1.0, one.at("schedule") == "peo") << one;
+    EXPECT_EQ(one.at("times_combine_rounds") == 1.0, one.at("schedule") == "combine-rounds") << one;
+  }
   std::set<std::string> all;
   for (const char* tokens : {"1 ", "4 "})
     for (const char* schedule : {"plain", "automatic", "rounds", "peo", "combine-rounds", "signals"})
@@ -112,6 +152,7 @@ LayerRow made_up_row() {
   add(TimedPart::exchange, {}, 290);
   add(TimedPart::experts, {}, 600);
   add(TimedPart::experts, rounds, 100);
+  add(TimedPart::experts, of_any_method(rounds), 98);
   add(TimedPart::up, {}, 400);
   add(TimedPart::down, combine, 30);
   add(TimedPart::dispatch, {}, 200);
@@ -123,6 +164,8 @@ LayerRow made_up_row() {
   add(TimedPart::first_dispatch, rounds, 90);
   add(TimedPart::last_combine, rounds, 55);
   add(TimedPart::last_combine, last_expert(32, RowPath::slots), 7);
+  add(TimedPart::dispatch_rounds, of_any_method(rounds), 340);
+  add(TimedPart::combine_rounds, of_any_method(rounds), 130);
   return row;
 }
 
@@ -136,12 +179,18 @@ TEST(BenchMoeLayer, IdealsHideTheSmallerPart) {
   };
   EXPECT_DOUBLE_EQ(ideal_us(row, rounds), 60 + (300 - 90) + (100 - 55) + 50);
   EXPECT_DOUBLE_EQ(ideal_us(row, combine), 200 + 400 + (100 - 55) + 50);
+  // All methods of peo have the parts of one.
+  LayerWay rival = rounds;
+  rival.peo = 3;
+  EXPECT_DOUBLE_EQ(ideal_us(row, rival), 60 + (340 - 90) + (130 - 55) + 50);
   EXPECT_DOUBLE_EQ(signals_ideal_us(row, RowPath::slots, 32), 600 + 7);
   set(TimedPart::experts, rounds, 260);
+  set(TimedPart::experts, of_any_method(rounds), 330);
   set(TimedPart::down, combine, 70);
   set(TimedPart::experts, {}, 240);
   EXPECT_DOUBLE_EQ(ideal_us(row, rounds), 60 + 260 + 50);
   EXPECT_DOUBLE_EQ(ideal_us(row, combine), 200 + 400 + 70 + 50);
+  EXPECT_DOUBLE_EQ(ideal_us(row, rival), 60 + 330 + 50);
   EXPECT_DOUBLE_EQ(signals_ideal_us(row, RowPath::slots, 32), 200 + 80 + 7);
   EXPECT_DOUBLE_EQ(over_parts_us(row, row.timed[0]), 1000 - 290 - 240);
   // The owner's sum is in every layer.
@@ -149,23 +198,48 @@ TEST(BenchMoeLayer, IdealsHideTheSmallerPart) {
   EXPECT_DOUBLE_EQ(ideal_us(row, rounds), 60 + 260 + 50 + 3);
   EXPECT_DOUBLE_EQ(over_parts_us(row, row.timed[0]), 1000 - 290 - 240 - 3);
   // Not timed by the ring; and no schedule but these has one.
-  for (LayerWay way : {rounds, combine}) {
+  for (LayerWay way : {rounds, combine, rival}) {
     way.path = RowPath::ring;
     EXPECT_EQ(ideal_us(row, way), 0);
   }
   EXPECT_EQ(signals_ideal_us(row, RowPath::ring, 32), 0);
-  LayerWay rival = rounds;
-  rival.peo = 1;
-  for (const LayerWay& way : {rival, LayerWay{}}) EXPECT_EQ(ideal_us(row, way), 0);
+  EXPECT_EQ(ideal_us(row, {}), 0);
   for (std::size_t i = 4; i < row.timed.size(); ++i) {
     LayerRow without = row;
     without.timed.erase(without.timed.begin() + static_cast<std::ptrdiff_t>(i));
     const TimedPart part = row.timed[i].part;
     const bool of_ideals = part != TimedPart::exchange && part != TimedPart::sum;
     const bool lost = ideal_us(without, rounds) == 0 || ideal_us(without, combine) == 0 ||
-                      signals_ideal_us(without, RowPath::slots, 32) == 0;
+                      ideal_us(without, rival) == 0 || signals_ideal_us(without, RowPath::slots, 32) == 0;
     EXPECT_EQ(lost, of_ideals) << name(part);
   }
+}
+
+// Dispatch hides a shared expert of 75 µs but for what it takes beyond it, which experts or the down GEMM wait for.
+TEST(BenchMoeLayer, ASharedExpertIsHiddenByDispatchFirst) {
+  LayerRow row = made_up_row();
+  const LayerWay rounds = row.timed[2].way, combine = row.timed[3].way;
+  const LayerWay rival = of_any_method(rounds);
+  const auto ideals = [&] {
+    return std::vector{ideal_us(row, rounds), ideal_us(row, combine), ideal_us(row, rival),
+                       signals_ideal_us(row, RowPath::slots, 32)};
+  };
+  for (TimedLayer& one : row.timed) {
+    if (one.part == TimedPart::experts && one.way == rounds) one.figure.us = 260;
+    if (one.part == TimedPart::experts && one.way == rival) one.figure.us = 330;
+    if (one.part == TimedPart::down) one.figure.us = 70;
+  }
+  row.timed.push_back({.part = TimedPart::shared, .way = {}, .figure = {.us = 75}});
+  EXPECT_EQ(ideals(), (std::vector<double>{60 + 260 + 15 + 50, 200 + 400 + 70 + 50, 60 + 330 + 15 + 50, 600 + 75 + 7}));
+  TimedLayer& plain = row.timed[0];
+  EXPECT_DOUBLE_EQ(over_parts_us(row, plain), 1000 - 290 - 600);
+  plain.way.shared_first = true;
+  EXPECT_DOUBLE_EQ(over_parts_us(row, plain), 1000 - 290 - 600 - 75);
+  plain.way.shared_first = false;
+  row.timed.back().figure.us = 210;  // more than the dispatch
+  EXPECT_EQ(ideals(),
+            (std::vector<double>{60 + 260 + 150 + 50, 200 + 400 + 80 + 50, 60 + 330 + 150 + 50, 600 + 210 + 7}));
+  EXPECT_DOUBLE_EQ(over_parts_us(row, plain), 1000 - 290 - 600 - 10);
 }
 
 TEST(BenchMoeLayer, TheBestOfEachScheduleIsItsFastest) {
@@ -175,6 +249,8 @@ TEST(BenchMoeLayer, TheBestOfEachScheduleIsItsFastest) {
   EXPECT_EQ(best[0], &row.timed[1]);  // plain by the ring
   EXPECT_EQ(best[1], &row.timed[2]);
   EXPECT_EQ(best[2], &row.timed[3]);
+  EXPECT_EQ(fastest_of(row, "plain"), 990);
+  EXPECT_EQ(fastest_of(row, "peo"), 0);
 }
 
 // Four experts on each of two ranks. A row goes to a rank once, for all of its experts there.
@@ -187,6 +263,10 @@ TEST(BenchMoeLayer, RowsOfTheFirstAndTheLastRound) {
   EXPECT_EQ(ids_of_rows(shape, tokens, SomeRows::all, rounds), tokens.ids);
   EXPECT_EQ(ids_of_rows(shape, tokens, SomeRows::first, rounds), (Ids{0, 3, 4, -1, -1, -1, -1, -1, -1}));
   EXPECT_EQ(ids_of_rows(shape, tokens, SomeRows::last, rounds), (Ids{0, 3, -1, -1, -1, 7, -1, -1, -1}));
+  // A round of peo has its own experts alone.
+  EXPECT_EQ(ids_of_round(shape, tokens, rounds.experts(0)), (Ids{0, -1, 4, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(ids_of_round(shape, tokens, rounds.experts(1)), (Ids{-1, -1, -1, 1, 2, -1, 5, -1, 6}));
+  EXPECT_EQ(ids_of_round(shape, tokens, rounds.experts(2)), (Ids{-1, 3, -1, -1, -1, 7, -1, -1, -1}));
 }
 
 // Parts of some rows leave no rows for others, so nothing that computes or compares comes behind them.
@@ -216,15 +296,19 @@ TEST(BenchMoeLayer, TheTableSaysHow) {
 // Each layer's parts follow each other on each rank, within the layer.
 TEST(BenchMoeLayer, ATraceHasEveryPartOfEveryLayer) {
   const std::string file = testing::TempDir() + "moe_layer_trace.json";
-  const auto result = run_layer({"--rounds", "2", "--path", "ring", "--tokens", "4", "--trace", file});
+  const auto result = run_layer({"--rounds", "2", "--path", "ring", "--tokens", "4", "--peo-methods", "1,3", "--trace",
+                                 file, "--shared-intermediate", "128"},
+                                {}, "--shared");
   ASSERT_EQ(result.code, 0) << result.err;
   std::map<std::pair<int, std::string>, int> parts;  // by rank and name
+  std::map<std::pair<int, int>, int> lanes;          // of the last waits, by rank
   std::map<int, double> end;                         // of the part before
   const auto json = read_json(file);
   for (const auto& event : json.at("traceEvents")) {
     if (event.at("ph") != "X") continue;
     const int rank = event.at("pid");
     ++parts[{rank, event.at("name").get<std::string>()}];
+    if (event.at("name") == "dispatch wait 1") ++lanes[{rank, event.at("tid").get<int>()}];
     if (event.at("tid") == 0) continue;
     EXPECT_GE(event.at("ts").get<double>(), end[rank]);
     end[rank] = event.at("ts").get<double>() + event.at("dur").get<double>();
@@ -233,15 +317,25 @@ TEST(BenchMoeLayer, ATraceHasEveryPartOfEveryLayer) {
     for (const auto& [name, count] : std::map<std::string, int>{{"4 tokens: plain, by ring", 1},
                                                                 {"4 tokens: rounds, 2 rounds, by ring", 1},
                                                                 {"4 tokens: combine-rounds, 2 rounds, by ring", 1},
-                                                                {"dispatch", 2},
+                                                                {"4 tokens: plain, shared first, by ring", 1},
+                                                                {"4 tokens: peo, method 1, 2 rounds, by ring", 1},
+                                                                {"4 tokens: peo, method 3, 2 rounds, by ring", 1},
+                                                                {"dispatch", 3},
                                                                 {"dispatch send", 1},
-                                                                {"dispatch wait 1", 1},
-                                                                {"up 0", 3},
-                                                                {"down 1", 2},
-                                                                {"combine", 1},
-                                                                {"combine send 1", 2},
-                                                                {"combine wait", 2}})
+                                                                {"dispatch send 1", 2},
+                                                                {"dispatch wait 1", 3},
+                                                                {"up 0", 6},
+                                                                {"up 1", 3},
+                                                                {"down 1", 4},
+                                                                {"combine", 2},
+                                                                {"combine send 1", 4},
+                                                                {"combine wait", 2},
+                                                                {"combine wait 1", 2},
+                                                                {"shared expert", 6}})
       EXPECT_EQ((parts[{rank, name}]), count) << name;
+    // Method 3 waits beside the next send.
+    EXPECT_EQ((lanes[{rank, static_cast<int>(Lane::there)}]), 2);
+    EXPECT_EQ((lanes[{rank, static_cast<int>(Lane::taking)}]), 1);
   }
   const auto nowhere = run_layer({"--trace", testing::TempDir() + "no/such/folder"});
   EXPECT_EQ(nowhere.code, 2);
@@ -285,6 +379,15 @@ TEST(BenchMoeLayer, ImpossibleLayersAreRejected) {
   rejected({"--peo-methods", "4"}, "between 1 and 3");
   rejected({"--gemm-tile", "128"}, "--gemm-tile is for GPUs");
   rejected({"--gemm-tile", "96"}, "--gemm-tile");
+  const auto rejected_shared = [](const std::vector<std::string>& more, const char* says) {
+    const auto result = run_layer(more, {}, "--shared");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  };
+  rejected_shared({}, "has no width of a shared expert: give --shared-intermediate");
+  rejected_shared({"--shared-intermediate", "192"},
+                  "a shared expert of 192 columns: e4m3 with scales asks for a multiple");
+  rejected_shared({"--shared-intermediate", "1048576"}, "CPU ranks multiply in plain loops");
   rejected({"--tokens", "1024", "--intermediate", "131072"}, "CPU ranks multiply in plain loops");
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -26,7 +27,7 @@ struct LayerBench {
   std::string tokens, trace;
   GemmTile tile = GemmTile::automatic;
   std::uint32_t emulated = 0;
-  std::int64_t intermediate = 0;
+  std::int64_t intermediate = 0, shared_intermediate = 0;
 
   LayerRow measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank>>& opened, std::uint32_t count,
                    std::uint32_t most, const LayerShape& shape) const;
@@ -48,15 +49,23 @@ LayerRow LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank
   ranks.each([&](Ranks::Seat& seat) {
     const auto index = static_cast<std::size_t>(seat.local_index());
     if (opened[index] == nullptr)
-      opened[index] = std::make_unique<LayerRank>(ranks, seat, shape, most, peo_rounds(ways), tile);
+      opened[index] = std::make_unique<LayerRank>(
+          ranks, seat, LayerRank::Args{.shape = shape, .tokens = most, .peo = peo_divisions(ways), .tile = tile});
     LayerRank& rank = *opened[index];
-    rank.upload(count);
-    const auto plain = plain_outputs(seat, rank);
+    rank.upload(seat, count);
+    const LayerOutputs plain = reference_outputs(seat, rank, {});
     wrong[index] = rank.check_gemms(LayerRank::kLayers - 1);
+    std::map<LayerRounds, LayerOutputs> of_peo;
+    const auto expected = [&](const LayerWay& way) -> const LayerOutputs& {
+      if (way.peo == 0) return plain;
+      const auto found = of_peo.find(way.division());
+      return found != of_peo.end() ? found->second
+                                   : of_peo.emplace(way.division(), reference_outputs(seat, rank, way)).first->second;
+    };
     for (TimedLayer& timed : row.timed) {
       const LayerWay& way = timed.way;
       if (timed.part == TimedPart::layer) {
-        const std::string of_way = compare_way(seat, rank, way, plain);
+        const std::string of_way = compare_way(seat, rank, way, expected(way));
         if (wrong[index].empty()) wrong[index] = of_way;
       }
       auto all = time_part(seat, rank, timed.part, way, options.samples);
@@ -66,7 +75,7 @@ LayerRow LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank
         if (automatic) timed.chosen = in_words(rank.served(way.path));
       }
       if (automatic) continue;  // another way has its trace
-      if ((trace.empty() && options.plot.empty()) || timed.part != TimedPart::layer || way.peo != 0) continue;
+      if ((trace.empty() && options.plot.empty()) || timed.part != TimedPart::layer) continue;
       const auto parts = seat.gather(as_numbers(rank.trace(seat, way, 0), way.rounds));
       if (seat.local_index() != 0) continue;
       row.traces.push_back({.title = fmt::format("{} tokens: {}", count, in_words(way)), .ranks = {}});
@@ -82,8 +91,9 @@ LayerRow LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank
 
 void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShape& shape,
                        const std::vector<LayerRow>& rows) const {
-  fmt::print("Layer of {}: {}, experts of {} columns, {} on each of {} ranks{}\n", of.name, in_words(of),
+  fmt::print("Layer of {}: {}, experts of {} columns, {} on each of {} ranks{}{}\n", of.name, in_words(of),
              shape.intermediate, shape.local(), ranks.world_size(),
+             shape.shared != 0 ? fmt::format(", a shared expert of {} columns", shape.shared) : "",
              emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
   fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n",
              headline(ranks, options));
@@ -104,7 +114,8 @@ int LayerBench::run() {
   static_cast<void>(timed_layers(ways, 0));  // complains before anything is started
   check_outputs({{"--trace", trace}});
   Ranks ranks(options.ranks_args());
-  const LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate);
+  LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate);
+  if (ways.shared) shape.shared = shared_columns_of(of, shared_intermediate);
   static_cast<void>(timed_layers(ways, shape.local()));
   check_gemms_for(ranks, shape, std::ranges::max(counts));
   if (ranks.device() == Device::cpu && tile != GemmTile::automatic)
@@ -132,6 +143,7 @@ int LayerBench::run() {
     json["emulated_ep"] = emulated;
     json["local_experts"] = shape.local();
     json["intermediate"] = shape.intermediate;
+    json["shared_intermediate"] = shape.shared;
     json["best"] = best_of(rows, shape);
     if (!traces.empty()) json["traces"] = cli::to_json(traces);
     options.write(json);
@@ -163,6 +175,12 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
       ->check(whole_number(0, 1024))
       ->capture_default_str();
   app.add_option("--intermediate", bench->intermediate, "Columns between an expert's GEMMs (0: the model's)")
+      ->check(whole_number(0, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("--shared", bench->ways.shared,
+               "With the model's shared expert, beside the others, and in front of them in a plain layer");
+  app.add_option("--shared-intermediate", bench->shared_intermediate,
+                 "Columns between the shared expert's GEMMs (0: the model's)")
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
   add_choice(app, "--gemm-tile", bench->tile, {GemmTile::automatic, GemmTile::rows_64, GemmTile::rows_128},

@@ -14,20 +14,12 @@ double LayerRow::us(TimedPart part, const LayerWay& way) const {
   return 0;
 }
 
-double LayerRow::fastest_plain() const {
-  double least = 0;
-  for (const TimedLayer& one : timed) {
-    if (one.part != TimedPart::layer || one.way.schedule != LayerSchedule::plain) continue;
-    if (least == 0 || one.figure.us < least) least = one.figure.us;
-  }
-  return least;
-}
-
 std::string_view schedule_of(const LayerWay& way) {
   return way.peo != 0 ? "peo" : name(way.schedule);
 }
 std::string method_of(const LayerWay& way) {
-  return way.peo != 0 ? fmt::format("peo, method {}", way.peo) : std::string(schedule_of(way));
+  if (way.peo != 0) return fmt::format("peo, method {}", way.peo);
+  return std::string(schedule_of(way)) + (way.shared_first ? ", shared first" : "");
 }
 
 std::string rounds_of(const LayerWay& way) {
@@ -35,7 +27,7 @@ std::string rounds_of(const LayerWay& way) {
 }
 
 std::string in_words(const LayerWay& way) {
-  std::string text{name(way.schedule)};
+  std::string text = method_of(way);
   const bool divided = way.schedule == LayerSchedule::rounds || way.schedule == LayerSchedule::combine_rounds;
   if (divided) text += fmt::format(", {} rounds", rounds_of(way));
   if (way.sms != 0) text += fmt::format(", {} SMs", way.sms);
@@ -56,6 +48,17 @@ LayerWay last_expert(std::uint32_t local, RowPath path) {
   return {.schedule = LayerSchedule::rounds, .rounds = 2, .path = path, .experts = {local - 1, 1}};
 }
 
+LayerWay of_any_method(LayerWay peo) {
+  peo.peo = 1;
+  return peo;
+}
+
+LayerWay way_of_experts(LayerWay way) {
+  way.path = RowPath::slots;
+  way.peo = way.peo != 0 && way.sms != 0 ? 1 : 0;  // peo leaves more processors
+  return way;
+}
+
 namespace {
 
 // A sum that is 0 if one of its terms is missing.
@@ -70,13 +73,12 @@ class Terms {
     if (way.rounds == 1) return all(part == TimedPart::first_dispatch ? TimedPart::dispatch : TimedPart::combine, sms);
     way.schedule = LayerSchedule::rounds;
     way.sms = sms;
+    way.peo = 0;
     return noted(row_.us(part, way));
   }
-  // GEMMs, which send nothing.
-  double gemms(TimedPart part, LayerWay way) {
-    way.path = RowPath::slots;
-    return noted(row_.us(part, way));
-  }
+  double gemms(TimedPart part, const LayerWay& way) { return noted(row_.us(part, way_of_experts(way))); }
+  // Dispatches or combines of peo's rounds.
+  double rounds(TimedPart part, const LayerWay& way) { return noted(row_.us(part, of_any_method(way))); }
   double sum(double of_terms) const { return complete_ ? of_terms + row_.us(TimedPart::sum, {}) : 0; }
 
  private:
@@ -93,21 +95,25 @@ class Terms {
 }  // namespace
 
 double ideal_us(const LayerRow& row, const LayerWay& way) {
-  if (way.peo != 0) return 0;
   Terms terms(row, way.path);
-  const auto rest = [&](TimedPart all, TimedPart end) {
-    return terms.all(all, way.sms) - terms.end(end, way, way.sms);
+  const auto all = [&](TimedPart part, TimedPart of_peo) {
+    return way.peo != 0 ? terms.rounds(of_peo, way) : terms.all(part, way.sms);
   };
+  const auto beyond = [&](double dispatch) { return std::max(row.us(TimedPart::shared, {}) - dispatch, 0.0); };
   const double last = terms.end(TimedPart::last_combine, way, 0);
-  const double of_combine = rest(TimedPart::combine, TimedPart::last_combine);
+  const double of_combine =
+      all(TimedPart::combine, TimedPart::combine_rounds) - terms.end(TimedPart::last_combine, way, way.sms);
   if (way.schedule == LayerSchedule::rounds) {
-    const double of_dispatch = rest(TimedPart::dispatch, TimedPart::first_dispatch);
-    return terms.sum(terms.end(TimedPart::first_dispatch, way, 0) +
-                     std::max(terms.gemms(TimedPart::experts, way), of_dispatch + of_combine) + last);
+    const double first = terms.end(TimedPart::first_dispatch, way, 0);
+    const double of_dispatch =
+        all(TimedPart::dispatch, TimedPart::dispatch_rounds) - terms.end(TimedPart::first_dispatch, way, way.sms);
+    return terms.sum(first + std::max(terms.gemms(TimedPart::experts, way) + beyond(first), of_dispatch + of_combine) +
+                     last);
   }
   if (way.schedule == LayerSchedule::combine_rounds) {
-    return terms.sum(terms.all(TimedPart::dispatch, 0) + terms.gemms(TimedPart::up, {}) +
-                     std::max(terms.gemms(TimedPart::down, way), of_combine) + last);
+    const double dispatch = terms.all(TimedPart::dispatch, 0);
+    return terms.sum(dispatch + terms.gemms(TimedPart::up, {}) +
+                     std::max(terms.gemms(TimedPart::down, way) + beyond(dispatch), of_combine) + last);
   }
   return 0;
 }
@@ -116,13 +122,21 @@ double signals_ideal_us(const LayerRow& row, RowPath path, std::uint32_t local) 
   if (local < 2) return 0;
   Terms terms(row, path);
   const double there_and_back = terms.all(TimedPart::dispatch, 0) + terms.all(TimedPart::combine, 0);
-  return terms.sum(std::max(terms.gemms(TimedPart::experts, {}), there_and_back) +
-                   terms.end(TimedPart::last_combine, last_expert(local, path), 0));
+  const double gemms = terms.gemms(TimedPart::experts, {}) + row.us(TimedPart::shared, {});
+  return terms.sum(std::max(gemms, there_and_back) + terms.end(TimedPart::last_combine, last_expert(local, path), 0));
 }
 
 double over_parts_us(const LayerRow& row, const TimedLayer& plain) {
-  return plain.figure.us - row.us(TimedPart::exchange, {.path = plain.way.path}) - row.us(TimedPart::experts, {}) -
-         row.us(TimedPart::sum, {});
+  const RowPath path = plain.way.path;
+  const double beside = plain.way.shared_first ? 0 : row.us(TimedPart::dispatch, {.path = path});
+  return plain.figure.us - row.us(TimedPart::exchange, {.path = path}) - row.us(TimedPart::experts, {}) -
+         row.us(TimedPart::sum, {}) - std::max(row.us(TimedPart::shared, {}) - beside, 0.0);
+}
+
+double fastest_of(const LayerRow& row, std::string_view schedule) {
+  for (const TimedLayer* const one : best_ways(row))
+    if (schedule_of(one->way) == schedule) return one->figure.us;
+  return 0;
 }
 
 std::vector<const TimedLayer*> best_ways(const LayerRow& row) {

@@ -31,7 +31,6 @@ struct LayerRow {
   std::vector<LayerTrace> traces = {};  // if they are asked for
 
   double us(TimedPart part, const LayerWay& way) const;
-  double fastest_plain() const;
 };
 
 // "rounds", or "peo"; the latter with its overlap method.
@@ -46,20 +45,30 @@ std::string in_words(const detail::LayerStep& step);
 
 // The way whose last round has one expert of a rank's `local` ones.
 LayerWay last_expert(std::uint32_t local, RowPath path);
+// The ways by which parts are timed that several ways share: dispatches and combines of peo's rounds; and experts of a
+// way, which send nothing.
+LayerWay of_any_method(LayerWay peo);
+LayerWay way_of_experts(LayerWay way);
 
 // µs of a layer that hides all that its schedule can hide, from parts that were timed alone. D and C: dispatch and
 // combine. E: the experts. U: the up GEMM and the activation. W: the down GEMM. D₁: dispatch of the first round's rows.
 // C₁: combine of the last one's. Alone, D₁ and C₁ have all processors. The rest of D and C has those of the way.
 //   rounds           D₁ + max(E, (D − D₁) + (C − C₁)) + C₁
 //   combine-rounds   D + U + max(W, C − C₁) + C₁
-// 0 for other schedules, and where a term was not timed.
+//   peo              as rounds; D and C are the dispatches and combines of its rounds.
+// The part of a shared expert's time that the dispatch in front of the max does not hide is part of E or W. 0 for other
+// schedules, and where a term was not timed.
 double ideal_us(const LayerRow& row, const LayerWay& way);
 // The ideal of signals instead of rounds: max(E, D + C) + C₁, with the last expert's rows in C₁, and experts undivided.
+// All of a shared expert is part of E.
 double signals_ideal_us(const LayerRow& row, RowPath path, std::uint32_t local);
-// µs of a plain layer, less those of dispatch + combine and of the experts, each timed alone.
+// µs of a plain layer, less those of dispatch + combine and of the experts, each timed alone; and less the shared
+// expert's, or what it takes beyond the dispatch beside it.
 double over_parts_us(const LayerRow& row, const TimedLayer& plain);
 
 // The fastest way of each schedule.
 std::vector<const TimedLayer*> best_ways(const LayerRow& row);
+// µs of the fastest way of a schedule, as schedule_of() names it; 0: there is none.
+double fastest_of(const LayerRow& row, std::string_view schedule);
 
 }  // namespace weft::cli

@@ -28,9 +28,22 @@ LayerShape layer_shape_of(const ModelShape& model, int ranks, std::uint32_t emul
           .emulated = emulated};
 }
 
+std::uint32_t shared_columns_of(const ModelShape& model, std::int64_t asked) {
+  const std::int64_t columns = asked != 0 ? asked : model.shared_intermediate;
+  const auto reject = [&](const std::string& why) { throw Error(Errc::invalid_argument, "moe-layer: " + why); };
+  if (model.row_width() != model.hidden)
+    reject(fmt::format("--shared: experts of {} have rows of {} columns, and its shared expert has {}", model.name,
+                       model.row_width(), model.hidden));
+  if (columns == 0) reject(model.name + " has no width of a shared expert: give --shared-intermediate");
+  if (columns % 128 != 0)
+    reject(fmt::format("a shared expert of {} columns: e4m3 with scales asks for a multiple of 128", columns));
+  return static_cast<std::uint32_t>(columns);
+}
+
 void check_gemms_for(const Ranks& ranks, const LayerShape& shape, std::int64_t most_tokens) {
   constexpr double kMostOnCpu = 1e9;
-  const double products = 3.0 * shape.hidden * shape.intermediate * shape.top_k * static_cast<double>(most_tokens);
+  const double columns = double{1} * shape.intermediate * shape.top_k + shape.shared;
+  const double products = 3.0 * shape.hidden * columns * static_cast<double>(most_tokens);
   if (ranks.device() == Device::cpu && products > kMostOnCpu)
     throw Error(
         Errc::invalid_argument,
@@ -43,29 +56,26 @@ void check_gemms_for(const Ranks& ranks, const LayerShape& shape, std::int64_t m
                 "sources");
 }
 
-std::vector<std::vector<std::byte>> plain_outputs(Ranks::Seat& seat, LayerRank& rank) {
-  std::vector<std::vector<std::byte>> outputs;
+LayerOutputs reference_outputs(Ranks::Seat& seat, LayerRank& rank, const LayerWay& way) {
+  LayerOutputs outputs;
   for (std::uint32_t layer = 0; layer < LayerRank::kLayers; ++layer) {
     rank.clear();
     seat.barrier();
-    rank.device().run(seat, [&] { rank.run({.path = RowPath::ring}, layer); });
+    rank.device().run(seat, [&] { rank.run_reference(way, layer); });
     outputs.push_back(rank.output());
   }
   return outputs;
 }
 
-std::string compare_way(Ranks::Seat& seat, LayerRank& rank, const LayerWay& way,
-                        const std::vector<std::vector<std::byte>>& plain) {
+std::string compare_way(Ranks::Seat& seat, LayerRank& rank, const LayerWay& way, const LayerOutputs& expected) {
   std::string wrong;
   for (std::uint32_t layer = 0; layer < LayerRank::kLayers; ++layer) {
     rank.clear();
     seat.barrier();
     rank.device().run(seat, [&] { rank.run(way, layer); });
-    const bool right = way.peo != 0 ? sums_are_near(rank.output(), plain[layer], rank.hidden(), way.rounds)
-                                    : rank.output() == plain[layer];
-    if (!right && wrong.empty())
-      wrong = fmt::format("{} in {} rounds by {}: layer {} differs from one part after the other", schedule_of(way),
-                          way.rounds, weft::name(way.path), layer);
+    if (rank.output() != expected[layer] && wrong.empty())
+      wrong = fmt::format("{} in {} rounds by {}: layer {} differs from one part after the other", method_of(way),
+                          rounds_of(way), weft::name(way.path), layer);
   }
   return wrong;
 }
@@ -77,18 +87,24 @@ std::vector<std::vector<double>> time_part(Ranks::Seat& seat, LayerRank& rank, T
                                                           : SomeRows::all;
   const bool dispatches = part == TimedPart::dispatch || part == TimedPart::first_dispatch;
   const bool combines = part == TimedPart::combine || part == TimedPart::last_combine;
+  const bool in_rounds = part == TimedPart::dispatch_rounds || part == TimedPart::combine_rounds;
   std::uint32_t layer = 0;
   DispatchHandle handle;
+  std::vector<DispatchHandle> handles;
   if (rows != SomeRows::all) rank.choose_rows(way, rows);
   seat.barrier();
   if (combines) rank.device().run(seat, [&] { handle = rank.dispatch(way, layer, rows); });
+  if (part == TimedPart::combine_rounds) rank.device().run(seat, [&] { handles = rank.dispatch_rounds(way, layer); });
   const auto operation = [&](int) {
     if (part == TimedPart::layer) rank.run(way, layer++);
     if (part == TimedPart::exchange) rank.exchange(way, layer++);
     if (part == TimedPart::experts) rank.experts(way, layer++);
     if (part == TimedPart::up) rank.up(layer++);
     if (part == TimedPart::down) rank.down(way, layer++);
+    if (part == TimedPart::shared) rank.shared(layer++);
     if (part == TimedPart::sum) rank.sum(layer++);
+    if (part == TimedPart::dispatch_rounds) rank.dispatch_rounds(way, layer++);
+    if (part == TimedPart::combine_rounds) rank.combine_rounds(way, handles);
     if (dispatches) rank.dispatch(way, layer++, rows);
     if (combines) rank.combine(way, handle);
   };
@@ -97,9 +113,9 @@ std::vector<std::vector<double>> time_part(Ranks::Seat& seat, LayerRank& rank, T
                                                      .samples = samples,
                                                      .operation = operation,
                                                      .poison = [&] { rank.clear(); }}));
-  if (dispatches || combines) {
+  if (dispatches || combines || in_rounds) {
     seat.barrier();
-    rank.device().run(seat, [&] { rank.settle(); });
+    rank.device().run(seat, [&] { rank.settle(way); });
   }
   return times;
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "bench/layer_rank.hpp"
-#include "ops/moe/rounds.hpp"
 
 namespace weft::cli {
 
@@ -25,12 +24,12 @@ void LayerRank::down(const LayerWay& way, std::uint32_t layer) {
     gemm.round = round;
     gemm.first_expert = experts.begin;
     gemm.experts = std::min(experts.end, shape_.local()) - experts.begin;
-    if (gemm.experts != 0) gemms_->enqueue(gemm, layers_[layer % kLayers].down);
+    if (gemm.experts != 0) gemms_->enqueue(gemm, layers_[layer % kLayers].experts.down);
   }
 }
 
 detail::Rounds LayerRank::rounds_of(const LayerWay& way) const {
-  return detail::divide(shape_.local(), division_of(way));
+  return divided(shape_, way.division());
 }
 
 void LayerRank::choose_rows(const LayerWay& way, SomeRows rows) {
@@ -67,8 +66,30 @@ void LayerRank::exchange(const LayerWay& way, std::uint32_t layer) {
   combine(way, dispatch(way, layer, SomeRows::all));
 }
 
-void LayerRank::settle() {
-  for (std::uint32_t i = 0; i < exchange_.args().handles; ++i) exchange({.path = RowPath::ring}, 0);
+void LayerRank::shared(std::uint32_t layer) {
+  SharedExpert expert = last_shared_;
+  expert.tokens = layers_[layer % kLayers].tokens.count();
+  expert.num_sms = 0;
+  expert.stream = device_->stream();
+  shared_->run(expert, layer);
+}
+
+std::vector<DispatchHandle> LayerRank::dispatch_rounds(const LayerWay& way, std::uint32_t layer) {
+  return peo_->dispatch(peo_of(way, layer));
+}
+
+void LayerRank::combine_rounds(const LayerWay& way, const std::vector<DispatchHandle>& handles) {
+  peo_->combine(peo_of(way, 0), handles);
+}
+
+void LayerRank::settle(const LayerWay& way) {
+  for (std::uint32_t i = 0; i < exchange_.args().handles; ++i) {
+    if (way.peo != 0) {
+      combine_rounds(way, dispatch_rounds(way, 0));
+    } else {
+      exchange({.path = RowPath::ring}, 0);
+    }
+  }
 }
 
 }  // namespace weft::cli

@@ -1,10 +1,7 @@
 #include "bench/layer_rank.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <random>
 
 #include "bench/sum_rows.hpp"
@@ -35,84 +32,70 @@ std::uint32_t most_virtual_of(const LayerShape& shape, std::uint32_t rank_count,
   return most;
 }
 
-// e4m3 of small numbers, none of them NaN.
-std::vector<std::uint8_t> random_numbers(std::size_t count, std::uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<std::uint8_t> numbers(count);
-  for (std::uint8_t& number : numbers) number = static_cast<std::uint8_t>((random() & 0x80) | (random() % 0x40));
-  return numbers;
-}
-
 }  // namespace
 
-LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens,
-                     const std::vector<std::uint32_t>& rounds, GemmTile tile)
-    : shape_(shape),
+LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const Args& args)
+    : shape_(args.shape),
       rank_(static_cast<std::uint32_t>(seat.rank())),
-      most_virtual_(most_virtual_of(shape, shape.ranks, most_tokens)),
+      most_virtual_(most_virtual_of(shape_, shape_.ranks, args.tokens)),
       group_(seat.communicator().world().state()),
       device_(open_rank_device(ranks, seat)),
-      exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape, most_virtual_))),
-      layer_(MoeLayer::create(exchange_, {.intermediate = shape.intermediate, .down_cast = RowCast::fp8})) {
+      exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape_, most_virtual_))),
+      layer_(MoeLayer::create(exchange_, {.intermediate = shape_.intermediate, .down_cast = RowCast::fp8})) {
   gemms_on_gpu_ = ranks.device() == Device::cuda;
   gemm_args_ = {.device = seat.communicator().world().cuda_device(),
-                .experts = shape.local(),
-                .hidden = shape.hidden,
-                .intermediate = shape.intermediate,
-                .tile = tile};
-  const std::size_t up = std::size_t{2} * shape.intermediate * shape.hidden, down = up / 2, all = up + down;
-  constexpr std::size_t kBlock = std::size_t{16} << 20;
-  const std::vector<std::uint8_t> numbers = random_numbers(std::min(kBlock, all * shape.local()), rank_ + 1);
-  std::vector<float> scales(all / 128 / 128 * shape.local());
-  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = (1.0f + static_cast<float>(i % 7) / 8) / 64.0f;
+                .experts = shape_.local(),
+                .hidden = shape_.hidden,
+                .intermediate = shape_.intermediate,
+                .tile = args.tile};
+  const std::size_t ids_bytes = std::size_t{most_virtual_} * shape_.top_k * 4;
+  const std::size_t rows_bytes = std::size_t{most_virtual_} * shape_.hidden * 2;
   for (std::uint32_t i = 0; i < kLayers; ++i) {
     Layer layer{};
-    auto* const memory = static_cast<std::byte*>(take(all * shape.local()));
-    for (std::size_t at = 0; at < all * shape.local(); at += numbers.size())
-      device_->upload(memory + at, numbers.data(), std::min(numbers.size(), all * shape.local() - at));
-    auto* const of_scales = static_cast<float*>(take(scales.size() * sizeof(float)));
-    device_->upload(of_scales, scales.data(), scales.size() * sizeof(float));
-    layer.up = {memory, of_scales};
-    layer.down = {memory + up * shape.local(), of_scales + up / 128 / 128 * shape.local()};
-    layer.ids = take(std::size_t{most_virtual_} * shape.top_k * 4);
-    layer.some_ids = take(std::size_t{most_virtual_} * shape.top_k * 4);
-    layer.weights = take(std::size_t{most_virtual_} * shape.top_k * 4);
-    layer.firsts = take((std::size_t{most_tokens} + 1) * 4);
-    for (const std::uint32_t count : rounds) {
-      for (std::uint32_t round = 0; round < count; ++round)
-        layer.ids_of_rounds[count].push_back(take(std::size_t{most_virtual_} * shape.top_k * 4));
+    layer.experts = make_weights(*device_, {shape_.hidden, shape_.intermediate, shape_.local()}, rank_ + 1);
+    layer.ids = take(ids_bytes);
+    layer.some_ids = take(ids_bytes);
+    layer.weights = take(ids_bytes);
+    layer.firsts = take((std::size_t{args.tokens} + 1) * 4);
+    for (const LayerRounds& division : args.peo) {
+      for (std::uint32_t round = 0; round < division.rounds; ++round)
+        layer.ids_of_rounds[division].push_back(take(ids_bytes));
     }
     layers_.push_back(std::move(layer));
   }
-  input_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
+  input_ = take(rows_bytes);
   workspace_ = take(layer_.workspace_bytes());
-  combined_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
-  output_ = take(std::size_t{most_tokens} * shape.hidden * 2);
-  if (rounds.empty()) return;
-  spare_ = take(std::size_t{most_virtual_} * shape.hidden * 2);
+  combined_ = take(rows_bytes);
+  output_ = take(std::size_t{args.tokens} * shape_.hidden * 2);
+  if (shape_.shared != 0) {
+    shared_ = std::make_unique<SharedLayer>(*device_, seat.communicator(),
+                                            SharedLayer::Args{.shape = shape_,
+                                                              .layers = kLayers,
+                                                              .tokens = args.tokens,
+                                                              .virtual_tokens = most_virtual_,
+                                                              .seed = rank_ + 101,
+                                                              .tile = args.tile});
+  }
+  if (args.peo.empty()) return;
+  spare_ = take(rows_bytes);
+  const auto most = std::ranges::max_element(args.peo, {}, &LayerRounds::rounds);
   peo_ = std::make_unique<PeoLayer>(seat, *device_, exchange_.args(),
-                                    MoeLayerArgs{.intermediate = shape.intermediate, .down_cast = RowCast::fp8},
-                                    std::ranges::max(rounds));
+                                    MoeLayerArgs{.intermediate = shape_.intermediate, .down_cast = RowCast::fp8},
+                                    most->rounds);
 }
 
 // The ids of each round's experts.
 void LayerRank::upload_rounds(Layer& layer) {
-  const std::uint32_t local = shape_.local();
-  for (const auto& [count, rounds] : layer.ids_of_rounds) {
-    for (std::uint32_t round = 0; round < count; ++round) {
-      const detail::ExpertRange span = experts_of_round(local, count, round);
-      std::vector<std::int32_t> ids = layer.tokens.ids;
-      for (std::int32_t& id : ids) {
-        const auto of_rank = static_cast<std::uint32_t>(id) % local;
-        if (id >= 0 && (of_rank < span.begin || of_rank >= span.end)) id = -1;
-      }
+  for (const auto& [division, rounds] : layer.ids_of_rounds) {
+    for (std::uint32_t round = 0; round < division.rounds; ++round) {
+      const auto ids = ids_of_round(shape_, layer.tokens, divided(shape_, division).experts(round));
       device_->upload(rounds[round], ids.data(), ids.size() * 4);
     }
   }
 }
 
 // Virtual tokens of a token have its row.
-void LayerRank::upload(std::uint32_t tokens) {
+void LayerRank::upload(Ranks::Seat& seat, std::uint32_t tokens) {
   tokens_ = tokens;
   virtual_tokens_ = most_virtual_of(shape_, shape_.ranks, tokens);
   gemm_args_.rows_per_expert = shape_.rows_per_expert(tokens);
@@ -132,6 +115,10 @@ void LayerRank::upload(std::uint32_t tokens) {
       rows[row * shape_.hidden + i] = detail::f32_to_bf16((static_cast<float>(random() % 2001) - 1000) / 500.0f);
   }
   device_->upload(input_, rows.data(), rows.size() * 2);
+  if (shared_ == nullptr) return;
+  std::vector<const LayerTokens*> of_layers;
+  for (const Layer& layer : layers_) of_layers.push_back(&layer.tokens);
+  shared_->upload(seat, input_, of_layers);
 }
 
 bool LayerRank::have_slots(const LayerShape& shape, std::uint32_t tokens) {
@@ -173,6 +160,14 @@ int LayerRank::processors() const {
   return group_.communicator().fabric().processor().multiprocessors;
 }
 
+SharedRows LayerRank::shared_of(const LayerWay& way, std::uint32_t layer) {
+  if (shared_ == nullptr || way.shared_first) return {};
+  return [this, layer](const SharedExpert& expert) {
+    last_shared_ = expert;
+    shared_->run(expert, layer);
+  };
+}
+
 MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
   Layer& of = layers_[layer % kLayers];
   const detail::LayerSms sms = step_of(way, processors()).sms;
@@ -186,13 +181,14 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
           .up =
               [this, &of](const ExpertGemm& gemm) {
                 last_up_ = gemm;
-                gemms_->enqueue(gemm, of.up);
+                gemms_->enqueue(gemm, of.experts.up);
               },
           .down =
               [this, &of](const ExpertGemm& gemm) {
                 last_down_ = gemm;
-                gemms_->enqueue(gemm, of.down);
+                gemms_->enqueue(gemm, of.experts.down);
               },
+          .shared = shared_of(way, layer),
           .stream = device_->stream(),
           .schedule = way.schedule,
           .rounds = division_of(way),
@@ -202,34 +198,17 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
           .combine_recv_num_sms = sms.combine_recv,
           .alone_by_size = true,
           .up_num_sms = sms.up,
-          .down_num_sms = sms.down};
+          .down_num_sms = sms.down,
+          .shared_num_sms = sms.up};
 }
-
-namespace {
-
-void sum_rows_on_cpu(const SumRows& of, Stream) {
-  const auto* const rows = static_cast<const std::uint16_t*>(of.rows);
-  auto* const output = static_cast<std::uint16_t*>(of.output);
-  for (std::size_t token = 0; token < of.tokens; ++token) {
-    for (std::size_t i = 0; i < of.columns; ++i) {
-      float sum = 0;
-      for (std::int32_t row = of.firsts[token]; row < of.firsts[token + 1]; ++row)
-        sum += detail::bf16_to_f32(rows[static_cast<std::size_t>(row) * of.columns + i]);
-      output[token * of.columns + i] = detail::f32_to_bf16(sum);
-    }
-  }
-}
-
-}  // namespace
 
 std::vector<TracedPart> LayerRank::trace(Ranks::Seat& seat, const LayerWay& way, std::uint32_t layer) {
   std::vector<TracedPart> parts;  // each is told in front of it and behind it, before the next one is
-  MoeLayerCall call = call_of(way, layer);
-  call.observe = [&](const LayerPart& part) {
-    if (part.begins) parts.push_back({.which = part.which, .round = part.round});
+  const LayerObserver observe = [&](const LayerPart& part) {
+    if (part.begins) parts.push_back(traced(part, way.peo));
     device_->mark(part.stream);
   };
-  const std::vector<double> times = device_->trace(seat, [&] { layer_.run(call); });
+  const std::vector<double> times = device_->trace(seat, [&] { run_observed(way, layer, observe); });
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i].begin = times[2 * i];
     parts[i].end = times[2 * i + 1];
@@ -237,35 +216,66 @@ std::vector<TracedPart> LayerRank::trace(Ranks::Seat& seat, const LayerWay& way,
   return parts;
 }
 
-void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
+void LayerRank::run_observed(const LayerWay& way, std::uint32_t layer, const LayerObserver& observe) {
   if (way.peo != 0) {
-    MoeLayerCall call = call_of(way, layer);
-    call.schedule = LayerSchedule::plain;
-    call.rounds = {};
-    peo_->run({.call = call,
-               .ids = layers_[layer % kLayers].ids_of_rounds.at(way.rounds),
-               .method = way.peo,
-               .sms = way.sms,
-               .spare = spare_});
+    PeoLayer::Args args = peo_of(way, layer);
+    args.call.observe = observe;
+    return peo_->run(args);
+  }
+  MoeLayerCall call = call_of(way, layer);
+  call.observe = observe;
+  if (way.shared_first) {
+    make_part(observe, {.which = LayerPart::Which::shared, .stream = call.stream}, [&] { shared(layer); });
+    call.residual = last_shared_.output;
+  }
+  layer_.run(call);
+}
+
+void LayerRank::run(const LayerWay& way, std::uint32_t layer) {
+  run_observed(way, layer, {});
+  sum(layer);
+}
+
+PeoLayer::Args LayerRank::peo_of(const LayerWay& way, std::uint32_t layer) {
+  MoeLayerCall call = call_of(way, layer);
+  call.schedule = LayerSchedule::plain;
+  call.rounds = {};
+  return {.call = call,
+          .rounds = rounds_of(way),
+          .ids = layers_[layer % kLayers].ids_of_rounds.at(way.division()),
+          .method = way.peo,
+          .sms = way.sms,
+          .spare = spare_,
+          .shared_rows = last_shared_.output};
+}
+
+void LayerRank::run_reference(const LayerWay& way, std::uint32_t layer) {
+  MoeLayerCall call = call_of({.path = RowPath::ring, .shared_first = true}, layer);
+  if (shared_ != nullptr) {
+    layer_.run(call_of({.path = RowPath::ring}, layer));  // tells where the shared expert's rows are
+    shared(layer);
+    call.residual = last_shared_.output;
+  }
+  if (way.peo == 0) {
+    layer_.run(call);
   } else {
-    layer_.run(call_of(way, layer));
+    for (void* const ids : layers_[layer % kLayers].ids_of_rounds.at(way.division())) {
+      call.topk_ids = ids;
+      layer_.run(call);
+      call.residual = call.output;
+    }
   }
   sum(layer);
 }
 
 void LayerRank::sum(std::uint32_t layer) {
   if (shape_.emulated == 0) return;
-#if WEFT_WITH_CUDA
-  const auto enqueue = gemms_on_gpu_ ? enqueue_sum_rows : sum_rows_on_cpu;
-#else
-  const auto enqueue = sum_rows_on_cpu;
-#endif
-  enqueue({.rows = combined_,
-           .output = output_,
-           .firsts = static_cast<const std::int32_t*>(layers_[layer % kLayers].firsts),
-           .tokens = tokens_,
-           .columns = shape_.hidden},
-          device_->stream());
+  sum_rows({.rows = combined_,
+            .output = output_,
+            .firsts = static_cast<const std::int32_t*>(layers_[layer % kLayers].firsts),
+            .tokens = tokens_,
+            .columns = shape_.hidden},
+           kind(), device_->stream());
 }
 
 void LayerRank::clear() {
@@ -278,61 +288,12 @@ std::vector<std::byte> LayerRank::output() {
   return bytes;
 }
 
-double LayerRank::weight_bytes() const {
-  return 3.0 * shape_.intermediate * shape_.hidden * shape_.local();
-}
-
-// The first and the last row of an expert that has rows, and a few output columns of them.
 std::string LayerRank::check_gemms(std::uint32_t layer) {
-  const Layer& of = layers_[layer % kLayers];
-  for (const bool is_up : {true, false}) {
-    const ExpertGemm& gemm = is_up ? last_up_ : last_down_;
-    const ExpertWeights& weights = is_up ? of.up : of.down;
-    std::vector<std::int32_t> counts(shape_.local());
-    device_->download(counts.data(), gemm.counts, counts.size() * 4);
-    const auto found = std::ranges::find_if(counts, [](std::int32_t count) { return count > 0; });
-    if (found == counts.end()) return {};
-    const auto expert = static_cast<std::size_t>(found - counts.begin());
-    for (const std::uint32_t place : {0u, std::min(static_cast<std::uint32_t>(*found), gemm.capacity) - 1}) {
-      const std::string wrong = check_row(gemm, weights, expert, place);
-      if (!wrong.empty()) return wrong;
-    }
-  }
-  return {};
-}
-
-std::string LayerRank::check_row(const ExpertGemm& gemm, const ExpertWeights& weights, std::size_t expert,
-                                 std::size_t place) {
-  const std::size_t k = gemm.input_columns, n = gemm.output_columns, row = expert * gemm.capacity + place;
-  const auto get = [&]<class T>(T, const void* from, std::size_t at, std::size_t count) {
-    std::vector<T> data(count);
-    device_->download(data.data(), static_cast<const T*>(from) + at, count * sizeof(T));
-    return data;
-  };
-  const auto in = get(std::uint8_t{}, gemm.input, row * k, k);
-  const auto out = get(std::uint16_t{}, gemm.output, row * n, n);
-  const auto& number = e4m3_numbers();
-  for (const std::size_t to : {std::size_t{0}, std::size_t{1}, n / 2 + 5, n - 1}) {
-    const auto numbers = get(std::uint8_t{}, weights.numbers, (expert * n + to) * k, k);
-    double sum = 0, most = 0;
-    float scale = 0, weight_scale = 0;
-    for (std::size_t i = 0; i < k; ++i) {
-      const std::size_t group = i / 128;
-      if (i % 128 == 0) {
-        scale = get(float{}, gemm.input_scales, row * (k / 128) + group, 1)[0];
-        weight_scale =
-            get(float{}, weights.scales, expert * (n / 128) * (k / 128) + group * (n / 128) + to / 128, 1)[0];
-      }
-      const double term = double{number[in[i]]} * scale * number[numbers[i]] * weight_scale;
-      sum += term;
-      most += std::abs(term);
-    }
-    const double got = detail::bf16_to_f32(out[to]);
-    if (!(std::abs(got - sum) <= most * 0x1p-9 + std::abs(sum) * 0x1p-8))
-      return fmt::format("{} GEMM, expert {}, row {}, column {}: {} instead of {}",
-                         gemm.which == ExpertGemm::Which::up ? "up" : "down", expert, place, to, got, sum);
-  }
-  return {};
+  const LayerWeights& of = layers_[layer % kLayers].experts;
+  std::string wrong = check_gemm(*device_, last_up_, of.up, shape_.local());
+  if (wrong.empty()) wrong = check_gemm(*device_, last_down_, of.down, shape_.local());
+  if (wrong.empty() && shared_ != nullptr) wrong = shared_->check(layer);
+  return wrong;
 }
 
 }  // namespace weft::cli

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "bench/layer_rival.hpp"
+#include "bench/layer_shared.hpp"
 #include "bench/layer_trace.hpp"
 #include "bench/layer_traffic.hpp"
+#include "bench/layer_weights.hpp"
 #include "bench/rank_device.hpp"
 #include "gemm/grouped_gemm.hpp"
 #include "tuning/layer_steps.hpp"
@@ -26,7 +28,9 @@ struct LayerWay {
   RowPath path = RowPath::slots;
   std::uint32_t peo = 0;  // rounds as PeoLayer makes them, by this overlap method; 0: as the schedule does
   std::vector<std::uint32_t> experts = {};  // of each round; empty: as even as possible
+  bool shared_first = false;                // the shared expert in front of a plain layer; else beside it
 
+  LayerRounds division() const { return {rounds, experts}; }
   bool operator==(const LayerWay&) const = default;
 };
 
@@ -42,54 +46,67 @@ class LayerRank {
  public:
   static constexpr std::uint32_t kLayers = 4;  // whose weights and tokens come in turn, so that caches find none
 
-  // `most_tokens`: of one call. The exchange has a ring, and slots beside it. `rounds`: of calls of PeoLayer. `tile`:
-  // of GEMMs on GPUs.
-  LayerRank(Ranks& ranks, const Ranks::Seat& seat, const LayerShape& shape, std::uint32_t most_tokens,
-            const std::vector<std::uint32_t>& rounds, GemmTile tile);
+  struct Args {
+    LayerShape shape;
+    std::uint32_t tokens = 0;             // most of one call
+    std::vector<LayerRounds> peo = {};    // of calls of PeoLayer
+    GemmTile tile = GemmTile::automatic;  // of GEMMs on GPUs
+  };
+  // The exchange has a ring, and slots beside it.
+  LayerRank(Ranks& ranks, const Ranks::Seat& seat, const Args& args);
 
   RankDevice& device() { return *device_; }
-  std::uint32_t hidden() const { return shape_.hidden; }
-  // Before all else: tokens of each rank. They also choose the tile of the GEMMs.
-  void upload(std::uint32_t tokens);
+  // Before all else: tokens of each rank. They also choose the tile of the GEMMs. Collective.
+  void upload(Ranks::Seat& seat, std::uint32_t tokens);
   // Whether so many tokens have slots.
   static bool have_slots(const LayerShape& shape, std::uint32_t tokens);
   // The choices of LayerSchedule::automatic for these tokens.
   detail::LayerStep served(RowPath path) const;
   // Enqueue a layer, or a part of it. Layers take turns.
   void run(const LayerWay& way, std::uint32_t layer);
+  // Makes the output that run() must give, from plain layers by the ring: the shared expert, then all experts. For a
+  // way of PeoLayer these are a layer of each round, with the sum so far as its residual. Not to be captured.
+  void run_reference(const LayerWay& way, std::uint32_t layer);
   void experts(const LayerWay& way, std::uint32_t layer);   // both GEMMs and the activation of what came last
   void up(std::uint32_t layer);                             // the up GEMM and the activation, undivided
   void down(const LayerWay& way, std::uint32_t layer);      // the down GEMM, in the way's rounds
   void sum(std::uint32_t layer);                            // of owners, if a larger parallelism is emulated
+  void shared(std::uint32_t layer);                         // the shared expert, behind a layer with one
   void exchange(const LayerWay& way, std::uint32_t layer);  // dispatch and combine
   // Either alone, of some rows. A dispatch need not have a combine, and a combine may be made again.
   DispatchHandle dispatch(const LayerWay& way, std::uint32_t layer, SomeRows rows);
   void combine(const LayerWay& way, const DispatchHandle& handle);
+  // The same of each round of PeoLayer, one behind the other, after its layer has run.
+  std::vector<DispatchHandle> dispatch_rounds(const LayerWay& way, std::uint32_t layer);
+  void combine_rounds(const LayerWay& way, const std::vector<DispatchHandle>& handles);
   // In front of dispatches of some rows, by the rounds of a way.
   void choose_rows(const LayerWay& way, SomeRows rows);
   // Behind dispatches without a combine: the next layer finds none of them.
-  void settle();
+  void settle(const LayerWay& way);
   // The parts of a layer. Collective.
   std::vector<TracedPart> trace(Ranks::Seat& seat, const LayerWay& way, std::uint32_t layer);
   void clear();
   std::vector<std::byte> output();
   // Compares some numbers of both GEMMs with sums on the host. Empty if they are right.
   std::string check_gemms(std::uint32_t layer);
-  double weight_bytes() const;  // of one layer
 
  private:
   struct Layer {
-    ExpertWeights up, down;
+    LayerWeights experts;
     void *ids, *some_ids, *weights, *firsts;
     LayerTokens tokens;
-    std::map<std::uint32_t, std::vector<void*>> ids_of_rounds;  // by the number of rounds
+    std::map<LayerRounds, std::vector<void*>> ids_of_rounds;
   };
   int processors() const;
   detail::Rounds rounds_of(const LayerWay& way) const;
+  // The call's callback, if the layer has a shared expert beside it.
+  SharedRows shared_of(const LayerWay& way, std::uint32_t layer);
+  void run_observed(const LayerWay& way, std::uint32_t layer, const LayerObserver& observe);
   void* take(std::size_t bytes) { return device_->allocate(bytes); }
   MoeLayerCall call_of(const LayerWay& way, std::uint32_t layer);
+  PeoLayer::Args peo_of(const LayerWay& way, std::uint32_t layer);
   void upload_rounds(Layer& layer);
-  std::string check_row(const ExpertGemm& gemm, const ExpertWeights& weights, std::size_t expert, std::size_t place);
+  Device kind() const { return gemms_on_gpu_ ? Device::cuda : Device::cpu; }
 
   LayerShape shape_;
   std::uint32_t rank_, most_virtual_;
@@ -103,6 +120,8 @@ class LayerRank {
   std::vector<Layer> layers_;
   void *input_, *workspace_, *combined_, *output_, *spare_ = nullptr;
   std::unique_ptr<PeoLayer> peo_;                  // if it has rounds
+  std::unique_ptr<SharedLayer> shared_;            // if the layer has a shared expert
+  SharedExpert last_shared_;                       // as the layer gave it
   std::uint32_t tokens_ = 0, virtual_tokens_ = 0;  // the latter: most of any rank and layer
   ExpertGemm last_up_, last_down_;                 // as the layer gave them
 };

@@ -1,18 +1,19 @@
 #include "bench/layer_rival.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
-#include "numeric/numeric.hpp"
-#include "ops/moe/rounds.hpp"
+#include "bench/layer_trace.hpp"
 
 namespace weft::cli {
+namespace {
 
-detail::ExpertRange experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round) {
-  const detail::ExpertRange range = detail::divide(experts, {.count = rounds}).experts(round);
-  return {range.begin, std::min(range.end, experts)};
+using Which = LayerPart::Which;
+
+bool has_shared(const MoeLayerCall& call) {
+  return call.shared != nullptr && call.tokens != 0;
 }
+
+}  // namespace
 
 PeoLayer::PeoLayer(const Ranks::Seat& seat, RankDevice& device, const MoeExchangeArgs& exchange,
                    const MoeLayerArgs& layer, std::uint32_t rounds)
@@ -31,9 +32,10 @@ MoeLayerCall PeoLayer::call_of(Round& round, const Args& args, std::uint32_t num
   MoeLayerCall call = args.call;
   call.topk_ids = args.ids[number];
   call.workspace = round.workspace;
-  const auto rounds = static_cast<std::uint32_t>(args.ids.size());
-  const detail::ExpertRange span =
-      experts_of_round(static_cast<std::uint32_t>(round.exchange.local_experts()), rounds, number);
+  call.shared = {};
+  const std::uint32_t local = round.exchange.local_experts();
+  const detail::ExpertRange experts = args.rounds.experts(number);
+  const detail::ExpertRange span{std::min(experts.begin, local), std::min(experts.end, local)};
   const auto of_experts = [span](const GroupedGemm& gemm, ExpertGemm& known, const ExpertGemm& given) {
     known = given;
     ExpertGemm own = given;
@@ -43,7 +45,51 @@ MoeLayerCall PeoLayer::call_of(Round& round, const Args& args, std::uint32_t num
   };
   call.up = [&args, &round, of_experts](const ExpertGemm& gemm) { of_experts(args.call.up, round.up, gemm); };
   call.down = [&args, &round, of_experts](const ExpertGemm& gemm) { of_experts(args.call.down, round.down, gemm); };
+  if (args.call.observe) {
+    call.observe = [&args, number](LayerPart part) {
+      part.round = number;
+      args.call.observe(part);
+    };
+  }
   return call;
+}
+
+DispatchArgs PeoLayer::dispatch_of(const Args& args, std::uint32_t number) const {
+  const Round& round = rounds_[number];
+  return {.input = args.call.input,
+          .topk_ids = args.ids[number],
+          .topk_weights = args.call.topk_weights,
+          .tokens = args.call.tokens,
+          .most_tokens = args.call.most_tokens,
+          .output = const_cast<void*>(round.up.input),
+          .output_scales = const_cast<void*>(round.up.input_scales),
+          .counts = const_cast<std::int32_t*>(round.up.counts)};
+}
+
+// The sums of the rounds before are a round's residual. The last one is the output.
+CombineArgs PeoLayer::combine_of(const Args& args, std::uint32_t number, const DispatchHandle& handle) const {
+  const auto count = static_cast<std::uint32_t>(args.ids.size());
+  const auto sum_of = [&](std::uint32_t i) { return (count - 1 - i) % 2 == 0 ? args.call.output : args.spare; };
+  const void* const first = has_shared(args.call) ? args.shared_rows : args.call.residual;
+  return {.handle = handle,
+          .input = rounds_[number].down.output,
+          .residual = number != 0 ? sum_of(number - 1) : first,
+          .output = sum_of(number)};
+}
+
+void PeoLayer::enqueue_shared(const Args& args) const {
+  if (!has_shared(args.call)) return;
+  const Stream stream = streams_->stream(2);
+  make_part(args.call.observe, {.which = Which::shared, .stream = stream}, [&] {
+    args.call.shared({.input = args.call.input,
+                      .scales = args.call.scales,
+                      .residual = args.call.residual,
+                      .output = args.shared_rows,
+                      .tokens = args.call.tokens,
+                      .hidden = rounds_.front().exchange.args().hidden,
+                      .num_sms = args.call.shared_num_sms,
+                      .stream = stream});
+  });
 }
 
 // Dispatches, experts and the sends of combine. The waits of combine have yet to come.
@@ -53,77 +99,74 @@ std::vector<CombineArgs> PeoLayer::enqueue_rounds(const Args& args) {
   const Stream taking = args.method == 3 ? more_streams_->stream(0) : sending;
   const int beside = args.method != 3 || args.sms == 0 ? args.sms : std::max(2, (args.sms + 1) / 2);
   streams_->order(main, sending);
+  if (has_shared(args.call)) streams_->order(main, streams_->stream(2));
   std::vector<DispatchArgs> dispatches;
   std::vector<DispatchHandle> handles;
   const auto send = [&](std::uint32_t i) {
-    const Round& round = rounds_[i];
-    dispatches.push_back({.input = args.call.input,
-                          .topk_ids = args.ids[i],
-                          .topk_weights = args.call.topk_weights,
-                          .tokens = args.call.tokens,
-                          .most_tokens = args.call.most_tokens,
-                          .output = const_cast<void*>(round.up.input),
-                          .output_scales = const_cast<void*>(round.up.input_scales),
-                          .counts = const_cast<std::int32_t*>(round.up.counts),
-                          .stream = sending,
-                          .launch = {.blocks = args.method == 1 || i == 0 ? 0 : beside}});
-    handles.push_back(round.exchange.dispatch_send(dispatches.back()));
+    dispatches.push_back(dispatch_of(args, i));
+    dispatches.back().stream = sending;
+    dispatches.back().launch.blocks = args.method == 1 || i == 0 ? 0 : beside;
+    make_part(args.call.observe, {.which = Which::dispatch_send, .round = i, .stream = sending},
+              [&] { handles.push_back(rounds_[i].exchange.dispatch_send(dispatches.back())); });
   };
   for (std::uint32_t i = 0; args.method == 1 && i < count; ++i) send(i);
-  // The sums of the rounds before are a round's residual. The last one is the output.
-  const auto sum_of = [&](std::uint32_t i) { return (count - 1 - i) % 2 == 0 ? args.call.output : args.spare; };
   std::vector<CombineArgs> combines;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (args.method != 1) send(i);
+    if (i == 0) enqueue_shared(args);
     Round& round = rounds_[i];
     if (taking != sending) streams_->order(sending, taking);
     dispatches[i].stream = taking;
     dispatches[i].launch.blocks = i == 0 ? 0 : beside;
-    round.exchange.dispatch_wait(handles[i], dispatches[i]);
+    make_part(args.call.observe, {.which = Which::dispatch_wait, .round = i, .stream = taking},
+              [&] { round.exchange.dispatch_wait(handles[i], dispatches[i]); });
     streams_->order(taking, main);
     round.layer.run_experts(call_of(round, args, i));
     streams_->order(main, back);
-    combines.push_back({.handle = handles[i],
-                        .input = round.down.output,
-                        .residual = i != 0 ? sum_of(i - 1) : args.call.residual,
-                        .output = sum_of(i),
-                        .stream = back,
-                        .launch = {.blocks = i + 1 == count ? 0 : beside}});
-    round.exchange.combine_send(combines.back());
+    combines.push_back(combine_of(args, i, handles[i]));
+    combines.back().stream = back;
+    combines.back().launch.blocks = i + 1 == count ? 0 : beside;
+    make_part(args.call.observe, {.which = Which::combine_send, .round = i, .stream = back},
+              [&] { round.exchange.combine_send(combines.back()); });
   }
   return combines;
 }
 
 void PeoLayer::run(const Args& args) {
   const auto count = static_cast<std::uint32_t>(args.ids.size());
+  const Stream back = streams_->stream(1);
   for (std::uint32_t i = 0; i < count; ++i) {
     if (rounds_[i].up.input == nullptr) rounds_[i].layer.run(call_of(rounds_[i], args, i));
   }
   std::vector<CombineArgs> combines = enqueue_rounds(args);
+  if (has_shared(args.call)) streams_->order(streams_->stream(2), back);
   for (std::uint32_t i = 0; i < count; ++i) {
     combines[i].launch = {};  // as rounds' last wait
-    rounds_[i].exchange.combine_wait(combines[i]);
+    make_part(args.call.observe, {.which = Which::combine_wait, .round = i, .stream = back},
+              [&] { rounds_[i].exchange.combine_wait(combines[i]); });
   }
-  streams_->order(streams_->stream(1), args.call.stream);
+  streams_->order(back, args.call.stream);
 }
 
-bool sums_are_near(const std::vector<std::byte>& got, const std::vector<std::byte>& wanted, std::size_t columns,
-                   std::uint32_t terms) {
-  const auto number = [](const std::vector<std::byte>& bytes, std::size_t i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, &bytes[2 * i], 2);
-    return detail::bf16_to_f32(bits);
-  };
-  for (std::size_t row = 0; row < wanted.size() / 2 / columns; ++row) {
-    float most = 0;
-    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i)
-      most = std::max(most, std::abs(number(wanted, i)));
-    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
-      if (!(std::abs(number(wanted, i) - number(got, i)) <= most * static_cast<float>(terms) / 128))
-        return false;  // nor is NaN near
-    }
+std::vector<DispatchHandle> PeoLayer::dispatch(const Args& args) {
+  std::vector<DispatchHandle> handles;
+  for (std::uint32_t i = 0; i < args.ids.size(); ++i) {
+    DispatchArgs of_round = dispatch_of(args, i);
+    of_round.stream = args.call.stream;
+    of_round.discard = true;
+    of_round.launch.blocks = args.sms;
+    handles.push_back(rounds_[i].exchange.dispatch(of_round));
   }
-  return true;
+  return handles;
+}
+
+void PeoLayer::combine(const Args& args, const std::vector<DispatchHandle>& handles) {
+  for (std::uint32_t i = 0; i < handles.size(); ++i) {
+    CombineArgs of_round = combine_of(args, i, handles[i]);
+    of_round.stream = args.call.stream;
+    of_round.launch.blocks = args.sms;
+    rounds_[i].exchange.combine(of_round);
+  }
 }
 
 }  // namespace weft::cli

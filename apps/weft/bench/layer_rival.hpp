@@ -1,8 +1,9 @@
 // The schedule of DeepEP's pull request 492 (per-expert overlap) on Weft's transport, to measure rounds beside it.
 //
 // Each round is a dispatch and a combine of its own: a row for experts of several rounds is sent in each of them, and
-// every round pays the whole latency. Rounds are summed one after the other, each rounded to the combine's type: so
-// the sums differ from those of one part after the other by these roundings.
+// every round pays the whole latency. Rounds are summed one after the other, each rounded to the combine's type. So the
+// sums have the bits of plain layers of each round's experts, of which each has the sum so far as its residual. They
+// differ from those of one part after the other by these roundings.
 //
 // Its overlap methods, by the numbers of its users (sgl-project/sglang#13442, alibaba/rtp-llm#605):
 //   1  all sends first; then each round's wait beside the GEMMs of the round before
@@ -23,9 +24,6 @@
 
 namespace weft::cli {
 
-// The local experts of a round, if `experts` are divided evenly.
-detail::ExpertRange experts_of_round(std::uint32_t experts, std::uint32_t rounds, std::uint32_t round);
-
 class PeoLayer {
  public:
   // Collective; an exchange for each round of calls with `rounds` at most.
@@ -34,16 +32,23 @@ class PeoLayer {
 
   struct Args {
     MoeLayerCall call = {};       // as a plain layer's; its ids are not read
+    detail::Rounds rounds = {};   // of a rank's experts
     std::vector<void*> ids = {};  // of each round; those of other rounds' experts are −1
     std::uint32_t method = 1;
     // Processors of each part beside GEMMs, half of them by method 3; 0: all. Parts beside none take all.
     int sms = 0;
-    void* spare = nullptr;  // as large as the output
+    void* spare = nullptr;        // as large as the output
+    void* shared_rows = nullptr;  // that the call's shared expert writes
   };
   static constexpr std::uint32_t kMethods = 3;
 
-  // The first call with so many rounds must not be captured.
+  // The first call with so many rounds must not be captured. The shared expert runs on a stream of its own, up to the
+  // first round's last wait.
   void run(const Args& args);
+  // After run(): the dispatches of all rounds alone, one behind the other, and the combines of such dispatches. The
+  // former need not have a combine, and the latter may be made again. All have the processors of `sms`.
+  std::vector<DispatchHandle> dispatch(const Args& args);
+  void combine(const Args& args, const std::vector<DispatchHandle>& handles);
 
  private:
   struct Round {
@@ -53,15 +58,13 @@ class PeoLayer {
     ExpertGemm up = {}, down = {};  // as the layer gives them: they tell where it keeps its rows
   };
   MoeLayerCall call_of(Round& round, const Args& args, std::uint32_t number) const;
+  DispatchArgs dispatch_of(const Args& args, std::uint32_t number) const;
+  CombineArgs combine_of(const Args& args, std::uint32_t number, const DispatchHandle& handle) const;
+  void enqueue_shared(const Args& args) const;
   std::vector<CombineArgs> enqueue_rounds(const Args& args);
 
   std::unique_ptr<detail::SideStreams> streams_, more_streams_;
   std::vector<Round> rounds_;
 };
-
-// Whether sums of bf16 rows differ by the roundings of so many terms at most: by 2⁻⁷ of a row's largest number for
-// each.
-bool sums_are_near(const std::vector<std::byte>& got, const std::vector<std::byte>& wanted, std::size_t columns,
-                   std::uint32_t terms);
 
 }  // namespace weft::cli

@@ -24,20 +24,29 @@ std::string gain_cell(double ideal, double plain, double us) {
 bool is_plain(const TimedLayer& timed) {
   return timed.part == TimedPart::layer && timed.way.schedule == LayerSchedule::plain && timed.way.peo == 0;
 }
+double weight_bytes(const LayerShape& shape) {
+  return 3.0 * shape.hidden * (double{1} * shape.intermediate * shape.local() + shape.shared);
+}
 std::string every_way(const std::vector<LayerRow>& rows, const LayerShape& shape) {
   Table table({"tokens", "schedule", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 5);
   for (const LayerRow& row : rows) {
-    const double plain = row.fastest_plain();
+    const double plain = fastest_of(row, "plain");
     for (const TimedLayer& timed : row.timed) {
       if (timed.part != TimedPart::layer) continue;
       const LayerWay& way = timed.way;
       const double ideal = ideal_us(row, way);
       table.add({std::to_string(row.tokens), schedule_cell(timed), std::string(weft::name(way.path)), rounds_of(way),
                  sms_of(way), cell(timed.figure), ideal_cell(ideal), gain_cell(ideal, plain, timed.figure.us),
-                 fmt::format("{:.2f}", 3e-6 * shape.intermediate * shape.hidden * shape.local() / timed.figure.us)});
+                 fmt::format("{:.2f}", 1e-6 * weight_bytes(shape) / timed.figure.us)});
     }
   }
   return table.text();
+}
+
+// Experts of peo have more processors than those of rounds.
+std::string part_cell(const TimedLayer& timed) {
+  return std::string(name(timed.part)) +
+         (timed.part == TimedPart::experts && timed.way.peo != 0 ? " of peo's rounds" : "");
 }
 
 std::string every_part(const std::vector<LayerRow>& rows) {
@@ -45,7 +54,7 @@ std::string every_part(const std::vector<LayerRow>& rows) {
   for (const LayerRow& row : rows) {
     for (const TimedLayer& timed : row.timed) {
       if (timed.part == TimedPart::layer) continue;
-      table.add({std::to_string(row.tokens), std::string(name(timed.part)),
+      table.add({std::to_string(row.tokens), part_cell(timed),
                  sends(timed.part) ? std::string(weft::name(timed.way.path)) : "-", rounds_of(timed.way),
                  sms_of(timed.way), cell(timed.figure)});
     }
@@ -54,24 +63,29 @@ std::string every_part(const std::vector<LayerRow>& rows) {
 }
 
 std::string every_best(const std::vector<LayerRow>& rows, const LayerShape& shape) {
-  Table table(
-      {"tokens", "best of", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "over parts", "× plain"},
-      2);
+  Table table({"tokens", "best of", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "over parts",
+               "× plain", "× peo", "× combine-rounds"},
+              2);
   for (const LayerRow& row : rows) {
-    const double plain = row.fastest_plain();
-    const auto faster = [&](double us) { return fmt::format("{:.2f}", plain / us); };
+    const double plain = fastest_of(row, "plain");
+    const auto faster = [&](double us, std::string_view schedule) {
+      const double other = fastest_of(row, schedule);
+      return other > 0 ? fmt::format("{:.2f}", other / us) : "";
+    };
     for (const TimedLayer* const timed : best_ways(row)) {
       const LayerWay& way = timed->way;
       const double ideal = ideal_us(row, way);
       table.add({std::to_string(row.tokens), schedule_cell(*timed), std::string(weft::name(way.path)), rounds_of(way),
                  sms_of(way), cell(timed->figure), ideal_cell(ideal), gain_cell(ideal, plain, timed->figure.us),
-                 is_plain(*timed) ? microseconds(over_parts_us(row, *timed)) : "", faster(timed->figure.us)});
+                 is_plain(*timed) ? microseconds(over_parts_us(row, *timed)) : "", faster(timed->figure.us, "plain"),
+                 faster(timed->figure.us, "peo"), faster(timed->figure.us, "combine-rounds")});
     }
     for (const RowPath path : {RowPath::slots, RowPath::ring}) {
       const double ideal = signals_ideal_us(row, path, shape.local());
       if (ideal > 0)
         table.add({std::to_string(row.tokens), "(signals)", std::string(weft::name(path)), "-", "all", "-",
-                   microseconds(ideal), "", "", faster(ideal)});
+                   microseconds(ideal), "", "", faster(ideal, "plain"), faster(ideal, "peo"),
+                   faster(ideal, "combine-rounds")});
     }
   }
   return table.text();
@@ -86,15 +100,22 @@ constexpr const char* kLegend =
     "and W in its rounds.\n"
     "  rounds           D1 + max(E, (D - D1) + (C - C1)) + C1\n"
     "  combine-rounds   D + U + max(W, C - C1) + C1\n"
+    "  peo              as rounds; D and C are its dispatches and combines, and E has what its one part leaves\n"
     "  (signals)        max(E, D + C) + C1 of the last expert, E undivided: an ideal of signals instead of rounds\n"
     "of its gain: (plain - layer) / (plain - ideal), with the fastest plain layer. × plain: how many times as fast as\n"
-    "that, the ideal for signals. over parts: the plain layer - (dispatch + combine) - E. TB/s: weights streamed.\n"
+    "that, the ideal for signals; × peo, × combine-rounds: as the fastest way of these. over parts: the plain layer -\n"
+    "(dispatch + combine) - E. TB/s: weights streamed.\n"
     "peo: DeepEP's pull request 492 on this transport, by its overlap methods; it sends a row in each round that "
     "needs\n"
     "it. Its method 4 divides combine alone, as combine-rounds. auto: as the layer's tuning table says (weft tune\n"
     "--operation layer), plain without one.\n"
-    "Every output was compared with that of one part after the other (peo's but for its roundings),\n"
-    "and numbers of both GEMMs with sums on the host.\n";
+    "Every output has the bits of one part after the other, and numbers of both GEMMs were compared with sums on the\n"
+    "host. peo's have the bits of plain layers of its rounds, since it rounds each round's sums.\n";
+constexpr const char* kSharedLegend =
+    "shared expert: of the cast rows of all tokens, beside dispatch and what follows, or in front of a plain layer\n"
+    "(shared first). The dispatch in front of the max hides it, and the rest of it is part of E or W. For signals all "
+    "of\n"
+    "it is part of E. over parts has that taken off, too.\n";
 constexpr const char* kEmulationLegend =
     "One peer stands for all others: what their number costs is not seen. A token's row is read once for each of\n"
     "its owners. Every layer ends with its owner's sum over them; ideals and parts have it, too.\n";
@@ -102,8 +123,9 @@ constexpr const char* kEmulationLegend =
 }  // namespace
 
 std::string layer_tables(const std::vector<LayerRow>& rows, const LayerShape& shape) {
-  return fmt::format("{}\n{}\n{}{}{}{}", every_way(rows, shape), every_part(rows), every_best(rows, shape),
-                     kSpreadLegend, kLegend, shape.emulated != 0 ? kEmulationLegend : "");
+  return fmt::format("{}\n{}\n{}{}{}{}{}", every_way(rows, shape), every_part(rows), every_best(rows, shape),
+                     kSpreadLegend, kLegend, shape.shared != 0 ? kSharedLegend : "",
+                     shape.emulated != 0 ? kEmulationLegend : "");
 }
 
 nlohmann::json points_of(const std::vector<LayerRow>& rows) {
@@ -125,7 +147,8 @@ nlohmann::json points_of(const std::vector<LayerRow>& rows) {
       nlohmann::json& point = points.back();
       if (!timed.way.experts.empty()) point["experts"] = timed.way.experts;
       if (!timed.chosen.empty()) point["chosen"] = timed.chosen;
-      if (timed.way.peo != 0) point["overlap_method"] = timed.way.peo;
+      if (timed.way.peo != 0 && timed.part == TimedPart::layer) point["overlap_method"] = timed.way.peo;
+      if (timed.way.shared_first) point["shared_first"] = true;
       if (const double ideal = ideal_us(row, timed.way); timed.part == TimedPart::layer && ideal > 0)
         point["ideal_us"] = ideal;
       if (is_plain(timed)) point["over_parts_us"] = over_parts_us(row, timed);
@@ -139,7 +162,7 @@ nlohmann::json points_of(const std::vector<LayerRow>& rows) {
 nlohmann::json best_of(const std::vector<LayerRow>& rows, const LayerShape& shape) {
   nlohmann::json all = nlohmann::json::array();
   for (const LayerRow& row : rows) {
-    const double plain = row.fastest_plain();
+    const double plain = fastest_of(row, "plain");
     for (const TimedLayer* const timed : best_ways(row)) {
       const LayerWay& way = timed->way;
       all.push_back({{"tokens", row.tokens},
@@ -149,6 +172,10 @@ nlohmann::json best_of(const std::vector<LayerRow>& rows, const LayerShape& shap
                      {"sms", way.sms},
                      {"us", timed->figure.us},
                      {"times_plain", plain / timed->figure.us}});
+      if (const double peo = fastest_of(row, "peo"); peo > 0) all.back()["times_peo"] = peo / timed->figure.us;
+      if (const double other = fastest_of(row, "combine-rounds"); other > 0)
+        all.back()["times_combine_rounds"] = other / timed->figure.us;
+      if (way.shared_first) all.back()["shared_first"] = true;
       if (!way.experts.empty()) all.back()["experts"] = way.experts;
       if (way.peo != 0) all.back()["overlap_method"] = way.peo;
       if (const double ideal = ideal_us(row, way); ideal > 0) {

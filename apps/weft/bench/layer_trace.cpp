@@ -10,16 +10,22 @@ namespace {
 using Which = LayerPart::Which;
 constexpr double kNone = -1;
 
-// Rows of the picture.
-enum Lane : std::uint8_t { layer, callers, there, back, shared };
-constexpr std::array<std::string_view, 5> kLanes = {"layer", "caller's stream", "dispatch's stream", "combine's stream",
+constexpr std::array<std::string_view, 6> kLanes = {"layer",
+                                                    "caller's stream",
+                                                    "dispatch's stream",
+                                                    "stream of dispatch's waits",
+                                                    "combine's stream",
                                                     "shared expert's stream"};
+std::string_view name(Lane lane) {
+  return kLanes[static_cast<std::size_t>(lane)];
+}
 
-Lane lane_of(Which which) {
-  if (which == Which::dispatch_send || which == Which::dispatch_wait) return there;
-  if (which == Which::combine_send || which == Which::combine_wait) return back;
-  if (which == Which::shared) return shared;
-  return callers;
+Lane lane_of(Which which, std::uint32_t peo) {
+  if (which == Which::dispatch_wait && peo == 3) return Lane::taking;
+  if (which == Which::dispatch_send || which == Which::dispatch_wait) return Lane::there;
+  if (which == Which::combine_send || which == Which::combine_wait) return Lane::back;
+  if (which == Which::shared) return Lane::shared;
+  return Lane::callers;
 }
 
 bool has_rounds(Which which) {
@@ -29,27 +35,34 @@ bool has_rounds(Which which) {
 
 std::string in_words(const TracedPart& part) {
   std::string text{weft::name(part.which)};
-  if (has_rounds(part.which)) text += " " + std::to_string(part.round);
+  if (part.round >= 0) text += " " + std::to_string(part.round);
   return text;
 }
 
+constexpr std::size_t kNumbers = 5;  // of a part
+
 }  // namespace
 
+TracedPart traced(const LayerPart& part, std::uint32_t peo) {
+  const bool of_round = part.which != Which::shared && (peo != 0 || has_rounds(part.which));
+  return {.which = part.which, .round = of_round ? static_cast<int>(part.round) : -1, .lane = lane_of(part.which, peo)};
+}
+
 std::vector<double> as_numbers(const std::vector<TracedPart>& parts, std::uint32_t rounds) {
-  constexpr std::size_t kOfAll = 4, kOfRound = 5;  // parts at most
+  constexpr std::size_t kOfAll = 4, kOfRound = 7;  // parts at most
   std::vector<double> numbers;
   for (const TracedPart& part : parts)
-    numbers.insert(numbers.end(),
-                   {static_cast<double>(part.which), static_cast<double>(part.round), part.begin, part.end});
-  numbers.resize(4 * (kOfAll + kOfRound * rounds), kNone);
+    numbers.insert(numbers.end(), {static_cast<double>(part.which), static_cast<double>(part.round),
+                                   static_cast<double>(part.lane), part.begin, part.end});
+  numbers.resize(kNumbers * (kOfAll + kOfRound * rounds), kNone);
   return numbers;
 }
 
 std::vector<TracedPart> from_numbers(const std::vector<double>& numbers) {
   std::vector<TracedPart> parts;
-  for (std::size_t i = 0; i + 4 <= numbers.size() && numbers[i] != kNone; i += 4)
-    parts.push_back({static_cast<Which>(static_cast<int>(numbers[i])), static_cast<std::uint32_t>(numbers[i + 1]),
-                     numbers[i + 2], numbers[i + 3]});
+  for (std::size_t i = 0; i + kNumbers <= numbers.size() && numbers[i] != kNone; i += kNumbers)
+    parts.push_back({static_cast<Which>(static_cast<int>(numbers[i])), static_cast<int>(numbers[i + 1]),
+                     static_cast<Lane>(static_cast<int>(numbers[i + 2])), numbers[i + 3], numbers[i + 4]});
   return parts;
 }
 
@@ -60,10 +73,8 @@ nlohmann::json to_json(const std::vector<LayerTrace>& layers) {
     for (const std::vector<TracedPart>& rank : trace.ranks) {
       nlohmann::json parts = nlohmann::json::array();
       for (const TracedPart& part : rank)
-        parts.push_back({{"part", in_words(part)},
-                         {"lane", kLanes[lane_of(part.which)]},
-                         {"begin_us", part.begin},
-                         {"end_us", part.end}});
+        parts.push_back(
+            {{"part", in_words(part)}, {"lane", name(part.lane)}, {"begin_us", part.begin}, {"end_us", part.end}});
       all.back()["ranks"].push_back(std::move(parts));
     }
   }
@@ -88,10 +99,10 @@ nlohmann::json trace_events(const std::vector<LayerTrace>& layers) {
       };
       double end = 0;
       for (const TracedPart& part : trace.ranks[rank]) {
-        add(in_words(part), lane_of(part.which), part.begin, part.end);
+        add(in_words(part), part.lane, part.begin, part.end);
         end = std::max(end, part.end);
       }
-      add(trace.title, layer, 0, end);
+      add(trace.title, Lane::layer, 0, end);
       longest = std::max(longest, end);
     }
     begin += longest * 1.1;

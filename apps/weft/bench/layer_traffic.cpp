@@ -5,6 +5,7 @@
 #include <random>
 #include <span>
 
+#include "ops/moe/rounds.hpp"
 #include "ops/moe/rows_of_rounds.hpp"
 
 namespace weft::cli {
@@ -37,6 +38,21 @@ LayerTokens make_layer_tokens(const LayerShape& shape, std::uint32_t rank, std::
   }
   made.firsts.push_back(static_cast<std::int32_t>(made.sources.size()));
   return made;
+}
+
+detail::Rounds divided(const LayerShape& shape, const LayerRounds& division) {
+  return detail::divide(shape.local(), {.count = division.rounds,
+                                        .experts = division.experts.empty() ? nullptr : division.experts.data()});
+}
+
+std::vector<std::int32_t> ids_of_round(const LayerShape& shape, const LayerTokens& tokens,
+                                       const detail::ExpertRange& experts) {
+  std::vector<std::int32_t> ids = tokens.ids;
+  for (std::int32_t& id : ids) {
+    const auto of_rank = static_cast<std::uint32_t>(id) % shape.local();
+    if (id >= 0 && (of_rank < experts.begin || of_rank >= experts.end)) id = -1;
+  }
+  return ids;
 }
 
 std::vector<std::int32_t> ids_of_rows(const LayerShape& shape, const LayerTokens& tokens, SomeRows rows,

@@ -13,6 +13,7 @@ struct LayerShape {
   std::uint32_t experts = 0, top_k = 0;  // of the model
   std::uint32_t ranks = 1;               // that run
   std::uint32_t emulated = 0;            // ranks of the expert parallelism that they stand for; 0: as many as run
+  std::uint32_t shared = 0;              // columns of the shared expert's middle; 0: there is none
 
   std::uint32_t local() const { return experts / (emulated != 0 ? emulated : ranks); }
   std::uint32_t exchanged_experts() const { return local() * ranks; }
@@ -35,10 +36,22 @@ struct LayerTokens {
 };
 LayerTokens make_layer_tokens(const LayerShape& shape, std::uint32_t rank, std::uint32_t tokens, std::uint32_t layer);
 
+// A division of a rank's experts into rounds.
+struct LayerRounds {
+  std::uint32_t rounds = 1;
+  std::vector<std::uint32_t> experts = {};  // of each round; empty: as even as possible
+
+  auto operator<=>(const LayerRounds&) const = default;
+};
+detail::Rounds divided(const LayerShape& shape, const LayerRounds& division);
+
 // All rows of a dispatch; those that its first round needs; or those whose sums only the last round of combine ends.
 enum class SomeRows : std::uint8_t { all, first, last };
 // The tokens' ids, with −1 for those of other rows. `rounds`: of a rank's experts.
 std::vector<std::int32_t> ids_of_rows(const LayerShape& shape, const LayerTokens& tokens, SomeRows rows,
                                       const detail::Rounds& rounds);
+// The tokens' ids of one round's experts, with −1 for the others.
+std::vector<std::int32_t> ids_of_round(const LayerShape& shape, const LayerTokens& tokens,
+                                       const detail::ExpertRange& experts);
 
 }  // namespace weft::cli

@@ -43,6 +43,8 @@ class Plan {
 
   std::vector<TimedLayer> all() {
     for (const RowPath by : paths_) add(TimedPart::layer, {.path = by});
+    for (const RowPath by : paths_)
+      if (options_.shared) add(TimedPart::layer, {.path = by, .shared_first = true});
     for (const RowPath by : paths_) add(TimedPart::layer, {.schedule = LayerSchedule::automatic, .path = by});
     for (const int number : processors_) {
       for (const RowPath by : paths_) {
@@ -52,6 +54,7 @@ class Plan {
     }
     add(TimedPart::experts, {});
     add(TimedPart::up, {});
+    if (options_.shared) add(TimedPart::shared, {});
     add(TimedPart::sum, {});
     for (const std::int64_t number : parse_counts(options_.sms, "--sms", kMostBlocks, 0)) {
       for (const LayerRounds& division : divisions_) add_layers(division, static_cast<int>(number));
@@ -74,27 +77,35 @@ class Plan {
   }
   void add_layers(const LayerRounds& division, int number) {
     const auto way_of = [&](LayerSchedule schedule, RowPath by) {
-      return LayerWay{schedule, division.rounds, number, by, 0, division.experts};
+      return LayerWay{
+          .schedule = schedule, .rounds = division.rounds, .sms = number, .path = by, .experts = division.experts};
     };
     for (const RowPath by : paths_) {
       LayerWay way = way_of(LayerSchedule::rounds, by);
       add(TimedPart::layer, way);
-      if (division.rounds > 1 && division.experts.empty() && !options_.no_peo) {
+      if (division.rounds > 1 && !options_.no_peo) {
         for (const std::int64_t method : methods_) {
           way.peo = static_cast<std::uint32_t>(method);
           add(TimedPart::layer, way);
         }
+        add(TimedPart::dispatch_rounds, of_any_method(way));
+        add(TimedPart::combine_rounds, of_any_method(way));
+        add(TimedPart::experts, way_of_experts(way));
       }
       add(TimedPart::layer, way_of(LayerSchedule::combine_rounds, by));
     }
     // Experts send nothing.
-    add(TimedPart::experts, way_of(LayerSchedule::rounds, RowPath::slots));
+    add(TimedPart::experts, way_of_experts(way_of(LayerSchedule::rounds, RowPath::slots)));
     add(TimedPart::down, way_of(LayerSchedule::combine_rounds, RowPath::slots));
   }
   void add_ends(const LayerRounds& division, int number) {
     for (const RowPath by : paths_) {
       for (const TimedPart part : {TimedPart::first_dispatch, TimedPart::last_combine})
-        add(part, {LayerSchedule::rounds, division.rounds, number, by, 0, division.experts});
+        add(part, {.schedule = LayerSchedule::rounds,
+                   .rounds = division.rounds,
+                   .sms = number,
+                   .path = by,
+                   .experts = division.experts});
     }
   }
 
@@ -133,10 +144,10 @@ std::vector<LayerRounds> divisions_of(const std::string& text) {
   return all;
 }
 
-std::vector<std::uint32_t> peo_rounds(const LayerOptions& options) {
-  std::vector<std::uint32_t> all;
+std::vector<LayerRounds> peo_divisions(const LayerOptions& options) {
+  std::vector<LayerRounds> all;
   for (const LayerRounds& division : divisions_of(options.rounds)) {
-    if (division.rounds > 1 && division.experts.empty() && !options.no_peo) all.push_back(division.rounds);
+    if (division.rounds > 1 && !options.no_peo) all.push_back(division);
   }
   return all;
 }

@@ -11,18 +11,14 @@ namespace weft::cli {
 
 struct LayerOptions {
   std::string rounds = "2,4", sms = "0", peo_methods = "1,2,3";
-  bool no_peo = false;
+  bool no_peo = false, shared = false;
   RowPath path = RowPath::automatic;  // both
 };
 
 // Numbers of rounds, or the experts of each round: "2,1:3:3:1". Throws Errc::invalid_argument for what cannot be.
-struct LayerRounds {
-  std::uint32_t rounds = 1;
-  std::vector<std::uint32_t> experts = {};  // of each round; empty: as even as possible
-};
 std::vector<LayerRounds> divisions_of(const std::string& text);
-// Those of several rounds that PeoLayer has: even ones.
-std::vector<std::uint32_t> peo_rounds(const LayerOptions& options);
+// Those of several rounds, which PeoLayer has.
+std::vector<LayerRounds> peo_divisions(const LayerOptions& options);
 
 // All that is timed for a number of tokens, in this order: parts of some rows come last, as they leave no others for
 // the experts. Throws Errc::invalid_argument if a division is not of a rank's `local` experts (0: not known yet).

@@ -36,6 +36,7 @@ json to_json(const ModelShape& shape) {
           {"gathers", shape.gathers},
           {"dense_parts", shape.dense_parts},
           {"shared_experts", shape.shared_experts},
+          {"shared_intermediate", shape.shared_intermediate},
           {"num_experts", shape.num_experts},
           {"top_k", shape.top_k},
           {"n_group", shape.n_group},

@@ -13,6 +13,9 @@ struct SumRows {
   const std::int32_t* firsts = nullptr;   // [tokens + 1]
   std::uint32_t tokens = 0, columns = 0;  // columns: a multiple of 8
 };
-void enqueue_sum_rows(const SumRows& args, Stream stream);  // on GPUs
+void enqueue_sum_rows(const SumRows& args, Stream stream);  // on GPUs, only in a build with CUDA
+void sum_rows_on_cpu(const SumRows& args);
+// On the device of the tensors.
+void sum_rows(const SumRows& args, Device device, Stream stream);
 
 }  // namespace weft::cli

@@ -19,16 +19,18 @@ constexpr std::int64_t kMostHidden = 1 << 20;
 constexpr std::int64_t kMostExperts = 1 << 20;
 constexpr std::int64_t kMostVocabulary = 1 << 21;
 
-// The shared experts of a layer. Some families say only how wide they are, and Llama 4 has one without a field.
-std::int64_t shared_experts_of(ConfigFields& fields) {
+// The shared experts of a layer, and their width: that of all of them, or each is as wide as another expert. Some
+// families say only how wide they are, and Llama 4 has one without a field.
+void read_shared_experts(ConfigFields& fields, ModelShape& shape) {
   const auto number = fields.find(
       {0, kMostExperts}, {"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"});
   const auto width = fields.find({0, kMostHidden}, {"shared_expert_intermediate_size", "share_expert_dim",
                                                     "moe_shared_expert_intermediate_size", "shared_intermediate_size"});
-  if (number) return *number;
   const nlohmann::json* type = fields.get("model_type");
   const bool llama4 = type != nullptr && type->is_string() && type->get<std::string>().starts_with("llama4");
-  return llama4 || width.value_or(0) != 0 ? 1 : 0;
+  shape.shared_experts = number.value_or(llama4 || width.value_or(0) != 0 ? 1 : 0);
+  if (shape.shared_experts == 0) return;
+  shape.shared_intermediate = width.value_or(0) != 0 ? *width : shape.shared_experts * shape.intermediate;
 }
 
 void read_experts(ConfigFields& fields, ModelShape& shape) {
@@ -49,9 +51,9 @@ void read_experts(ConfigFields& fields, ModelShape& shape) {
   if (shape.n_group > 1) shape.topk_group = fields.find({1, shape.n_group}, {"topk_group"}).value_or(shape.n_group);
   const std::int64_t rows = fields.find({1, kMostHidden}, width).value_or(shape.hidden);
   if (rows != shape.hidden) shape.latent = rows;
-  shape.shared_experts = shared_experts_of(fields);
   // A model with dense layers names their width apart.
   shape.intermediate = fields.find({1, kMostHidden}, {"moe_intermediate_size", "intermediate_size"}).value_or(0);
+  read_shared_experts(fields, shape);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct ModelShape {
   std::int64_t gathers = 0;                // of a forward pass with data-parallel attention; there are as many scatters
   std::int64_t dense_parts = 0;            // feed-forward parts without experts, also those beside experts
   std::int64_t shared_experts = 0;         // of a layer with experts: every token goes to them
+  std::int64_t shared_intermediate = 0;    // columns between their GEMMs, all of them together; 0: none, or unknown
   std::int64_t num_experts = 0;            // routed experts; 0: a dense model
   std::int64_t top_k = 0;                  // experts per token
   std::int64_t n_group = 0;                // groups of experts (DeepSeek's node-limited routing)

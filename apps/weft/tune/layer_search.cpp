@@ -160,12 +160,12 @@ Result LayerSearch::measure(const Trial& trial, const LayerWay& way) {
     const auto index = static_cast<std::size_t>(seat.local_index());
     Opened& opened = opened_[index];
     if (opened.rank == nullptr)
-      opened.rank = std::make_unique<LayerRank>(ranks_, seat, shape_, args_.tokens.back(), std::vector<std::uint32_t>{},
-                                                GemmTile::automatic);
+      opened.rank =
+          std::make_unique<LayerRank>(ranks_, seat, LayerRank::Args{.shape = shape_, .tokens = args_.tokens.back()});
     LayerRank& rank = *opened.rank;
     if (uploaded_ != tokens) {
-      rank.upload(tokens);
-      opened.plain = plain_outputs(seat, rank);
+      rank.upload(seat, tokens);
+      opened.plain = reference_outputs(seat, rank, {});
       wrong[index] = rank.check_gemms(LayerRank::kLayers - 1);
     }
     // The first of several turns stands for all of them.

@@ -79,7 +79,7 @@ class LayerSearch {
   std::uint32_t uploaded_ = 0;  // tokens whose tensors the ranks have
   struct Opened {
     std::unique_ptr<LayerRank> rank;
-    std::vector<std::vector<std::byte>> plain;  // outputs
+    LayerOutputs plain;
   };
   std::vector<Opened> opened_;  // by local index
   std::map<std::uint32_t, TunedLayer> tuned_;

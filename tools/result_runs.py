@@ -92,6 +92,18 @@ def ranks_of(run):
     return f"{ranks} × {gpu_of(run)}" if run["device"] == "cuda" else f"{ranks} CPU rank{'s' * (ranks != 1)}"
 
 
+def source_of(run, machines):
+    """The machine, the commit and the day."""
+    machine, build = machines[run["machine"]], run["build"]
+    commit = build["commit"] + (" with uncommitted changes" if build["dirty"] else "")
+    if run["device"] == "cuda":
+        parts = [f"{run['world_size']} × {machine['gpus'][0]['name']}", f"driver for CUDA {machine['driver']}",
+                 f"NCCL {machine['nccl_runtime']}"]
+    else:
+        parts = [f"{machine['cpu']}, {machine['cores']} cores"]
+    return f"{', '.join(parts)}; commit {commit}, {run['date'][:10]}"
+
+
 def where_of(run):
     """A few words that tell one run of a command from another."""
     where = ranks_of(run)

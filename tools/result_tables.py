@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the results of bench/results into the pages between their markers: a table with the best peers into README.md,
-and all tables, the gaps and the aims into docs/benchmarks.md.
+"""Writes the results of bench/results into the pages between their markers. README.md has a table with the best peers,
+docs/benchmarks.md all tables, totals of models, the gaps and the aims, and docs/overlap.md layers of experts.
 
   tools/result_tables.py           rewrites the blocks
   tools/result_tables.py --check   exits 1 if a page differs from the results
@@ -16,13 +16,18 @@ import sys
 import results
 from result_aims import aims
 from result_gaps import gaps
-from result_runs import (ANY, BOTH, MIXED, gpu_of, method_of, newest, pairs, points_of, rows_of, title, without_producer)
-from result_text import grid, listed, microseconds, size_name, with_spread
+from result_layers import layers
+from result_passes import passes
+from result_runs import (ANY, BOTH, MIXED, gpu_of, method_of, newest, pairs, points_of, rows_of, source_of, title,
+                         without_producer)
+from result_text import bold, grid, listed, microseconds, size_name, with_spread, without_empty
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ("<!-- results:begin -->", "<!-- results:end -->")
 GAPS = ("<!-- gaps:begin -->", "<!-- gaps:end -->")
 AIMS = ("<!-- aims:begin -->", "<!-- aims:end -->")
+PASSES = ("<!-- passes:begin -->", "<!-- passes:end -->")
+LAYERS = ("<!-- layers:begin -->", "<!-- layers:end -->")
 PEERS = ["NCCL", "NCCL symm.", "torch one-shot", "torch two-shot", "Gloo ring", "Gloo bcube"]
 MOE_PEERS = ["NCCL AG/RS", "NCCL symm. AG/RS", "NCCL A2A", "NCCL symm. A2A"]
 # For the README: the operation, and the bytes of one rank (all-reduces), its rows (gathers) or its tokens (MoE).
@@ -32,18 +37,8 @@ SHORT = {"all_reduce": ("bytes", [8 << 10, 1 << 20, 16 << 20, 64 << 20]),
 SHORT_COMMANDS = {"bench all-reduce": "all-reduces", "bench gather": "gathers", "bench moe": "MoE"}
 
 
-def without_empty(head, rows):
-    """A table without the columns that have nothing in any row."""
-    kept = [column for column in range(len(head)) if any(row[column] for row in rows)]
-    return grid([head[column] for column in kept], [[row[column] for column in kept] for row in rows])
-
-
 def cells(row, names):
     return [with_spread(row.points.get(name)) for name in names]
-
-
-def bold(text):
-    return f"**{text}**" if text else ""
 
 
 def ratios(run, row):
@@ -161,15 +156,8 @@ def slots_text(run):
 
 
 def source_line(run, machines):
-    machine, build = machines[run["machine"]], run["build"]
-    commit = build["commit"] + (" with uncommitted changes" if build["dirty"] else "")
-    if run["device"] == "cuda":
-        parts = [f"{run['world_size']} × {machine['gpus'][0]['name']}", f"driver for CUDA {machine['driver']}",
-                 f"NCCL {machine['nccl_runtime']}"]
-    else:
-        parts = [f"{machine['cpu']}, {machine['cores']} cores"]
     method = "" if run["command"] == "bench host" else f"; {method_text(run)}"
-    return f"{', '.join(parts)}; commit {commit}, {run['date'][:10]}{method}.{slots_text(run)}"
+    return f"{source_of(run, machines)}{method}.{slots_text(run)}"
 
 
 def all_tables(runs, machines):
@@ -241,11 +229,14 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, default=results.FOLDER)
     parser.add_argument("--readme", type=pathlib.Path, default=ROOT / "README.md")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs" / "benchmarks.md")
+    parser.add_argument("--overlap", type=pathlib.Path, default=ROOT / "docs" / "overlap.md")
     args = parser.parse_args()
-    runs, machines = results.load(args.results)
-    runs = newest(runs)
+    kept, machines = results.load(args.results)
+    runs = newest(kept)
     blocks = {args.readme: [(RESULTS, short_table(runs))],
-              args.page: [(RESULTS, all_tables(runs, machines)), (GAPS, gaps(runs)), (AIMS, aims(runs))]}
+              args.page: [(RESULTS, all_tables(runs, machines)), (GAPS, gaps(runs)), (AIMS, aims(runs)),
+                          (PASSES, passes(kept, machines))],
+              args.overlap: [(LAYERS, layers(kept, machines))]}
     stale = []
     for page, texts in blocks.items():
         old = new = page.read_text(encoding="utf-8")

@@ -25,6 +25,16 @@ def grid(head, rows):
     return ["| " + " | ".join(head) + " |", "|---:" * len(head) + "|"] + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def without_empty(head, rows):
+    """A table without the columns that have nothing in any row."""
+    kept = [column for column in range(len(head)) if any(row[column] for row in rows)]
+    return grid([head[column] for column in kept], [[row[column] for column in kept] for row in rows])
+
+
+def bold(text):
+    return f"**{text}**" if text else ""
+
+
 def listed(names):
     """a, b and c"""
     names = list(names)

@@ -24,8 +24,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "results"
 SCHEMA = "weft-bench-1"
-# The keys of a report's points, not of its run.
+# The keys of a report's points, not of its run; and those of what follows from the points, or is too long to keep.
 POINTS = ("points", "gathers", "exchanges")
+NOT_KEPT = ("best", "traces")
 
 
 def quantile(samples, share):
@@ -57,7 +58,7 @@ def machine_id(machine, device):
 def run_of(report):
     """The common properties of all points of a report."""
     run = {"run": f"{report['date']} {report['command']} {report['device']} x{report['world_size']}"}
-    run |= {key: value for key, value in report.items() if key not in (*POINTS, "machine", "schema")}
+    run |= {key: value for key, value in report.items() if key not in (*POINTS, *NOT_KEPT, "machine", "schema")}
     # Files are kept by their names alone: folders belong to the machine that measured.
     run["arguments"] = [argument.rsplit("/", 1)[-1] for argument in report["arguments"]]
     run["machine"] = machine_id(report["machine"], report["device"])

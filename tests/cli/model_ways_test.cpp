@@ -188,6 +188,7 @@ TEST(ModelWays, AreShownWithTheirTotals) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find("µs of a forward pass, tp 4, dp 2, ep 4\n"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("EP: every rank has all shared experts"), std::string::npos) << result.out;
+  EXPECT_EQ(read_json(file).at("layout"), (json{{"tp", 4}, {"dp", 2}, {"ep", 4}}));
   const json passes = read_json(file).at("passes");
   ASSERT_EQ(passes.size(), 6u);
   for (const json& pass : passes) {

@@ -212,6 +212,7 @@ int ModelBench::run() const {
     json["model"] = to_json(model_shape);
     json["gathers"] = to_json(layers.gathers, crowd);
     json["exchanges"] = to_json(layers.exchanges);
+    json["layout"] = {{"tp", parallel.layout.tp}, {"dp", parallel.layout.dp}, {"ep", parallel.layout.ep}};
     json["passes"] = json_of(passes);
     options.write(json);
   }

@@ -2,6 +2,8 @@
 
 from typing import Callable, NamedTuple
 
+from result_layers import COMMAND as LAYERS
+from result_layers import best_of, ideal_of, share_of_gain
 from result_runs import gpu_of, rows_of, size_of, usual, where_of
 from result_text import grid, microseconds
 
@@ -94,6 +96,50 @@ def host_times(run):
     return [Verdict("", f"`{p['operation']}`", p["ns"] <= most, f"{p['ns']:.0f}") for p in run["points"]]
 
 
+def of_layers(judge_best):
+    """For each number of tokens, a verdict on the fastest layer of each schedule: (met, what was measured), or None."""
+    def judge(run):
+        for tokens in dict.fromkeys(point["tokens"] for point in run["points"]):
+            found = judge_best(run, tokens, best_of(run, tokens))
+            if found:
+                yield Verdict("", f"{tokens} token{'s' * (tokens != 1)}", *found)
+
+    return judge
+
+
+def over_parts(most):
+    """µs of a plain layer over its parts."""
+    def judge(_, __, best):
+        more = best["plain"].get("over_parts_us")
+        return None if more is None else (more <= most, f"{more:+.1f}")
+
+    return of_layers(judge)
+
+
+def layer_at_most(factor, ours, rivals, emulated=False, tokens_of=None):
+    """The time of a schedule over that of the faster rival; for some number of tokens, or for emulated layers, alone."""
+    def judge(run, tokens, best):
+        found = [best[rival]["us"] for rival in rivals if rival in best]
+        if ours not in best or not found or tokens_of not in (None, tokens) or emulated and not run["emulated_ep"]:
+            return None
+        ratio = best[ours]["us"] / min(found)
+        return ratio <= factor, f"{ratio:.3f}"
+
+    return of_layers(judge)
+
+
+def of_ideal_gain(least, from_ideal):
+    """The share of their ideal's gain that rounds have, where the ideal is so many times as fast as plain."""
+    def judge(run, _, best):
+        ideal = ideal_of(run, best["rounds"]) if "rounds" in best else None
+        if ideal is None or best["plain"]["us"] < from_ideal * ideal["us"]:
+            return None
+        share = share_of_gain(ideal, best["rounds"], best["plain"])
+        return share >= least, f"{share:.2f}"
+
+    return of_layers(judge)
+
+
 def few(row):
     return row.size <= 64
 
@@ -125,6 +171,14 @@ AIMS = [
     Aim("a producer costs at most, µs", "bench gather", producers({"all_gather": (28 * KB, 0.5)})),
     Aim("a producer costs at most, µs", "bench norm",
         producers({"all_reduce": (8 * KB, 0.25), "all_reduce_rms_norm": (8 * KB, 0.4)})),
+    Aim("a plain layer: at most 6 µs over its parts", LAYERS, over_parts(6)),
+    Aim("rounds: at least 0.6 of their ideal's gain, where it is 1.08 and more", LAYERS, of_ideal_gain(0.6, 1.08)),
+    Aim("rounds of emulated layers, 128 tokens: peo is at least 1.05 of them", LAYERS,
+        layer_at_most(1 / 1.05, "rounds", ["peo"], True, 128)),
+    Aim("rounds of emulated layers, 256 tokens: peo is at least 1.10 of them", LAYERS,
+        layer_at_most(1 / 1.10, "rounds", ["peo"], True, 256)),
+    Aim("rounds: at most 1.02 of peo and combine-rounds", LAYERS, layer_at_most(1.02, "rounds", ["peo", "combine-rounds"])),
+    Aim("automatic: plain is at least 0.99 of it", LAYERS, layer_at_most(1 / 0.99, "automatic", ["plain"])),
     Aim("the host's time of a call: at most 1,000 ns on GPUs, 200 on CPU ranks", "bench host", host_times),
 ]
 

@@ -10,7 +10,7 @@ from result_text import bold, grid, listed, microseconds, with_spread, without_e
 COMMAND = "bench moe-layer"
 LEAST = 1.02  # a smaller gain of an ideal over plain is none, and no share of it is given
 HEAD = ["tokens", "best of", "how", "layer, µs", "ideal", "of its gain", "plain ÷ it", "peo ÷ it", "combine-rounds ÷ it",
-        "dispatch + combine", "experts", "shared expert"]
+        "dispatch + combine", "experts", "shared expert", "over them"]
 
 
 def title(run):
@@ -59,10 +59,14 @@ def ideal_of(run, point):
     return {"us": point["ideal_us"]} if timed and "ideal_us" in point else None
 
 
+def share_of_gain(ideal, point, plain):
+    return (plain["us"] - point["us"]) / (plain["us"] - ideal["us"])
+
+
 def gain(ideal, point, plain):
     if ideal is None or plain["us"] < LEAST * ideal["us"]:
         return ""
-    return f"{100 * (plain['us'] - point['us']) / (plain['us'] - ideal['us']):.0f} %".replace("-", "−")
+    return f"{100 * share_of_gain(ideal, point, plain):.0f} %".replace("-", "−")
 
 
 def table(run):
@@ -75,8 +79,10 @@ def table(run):
                     for other in ("plain", "peo", "combine-rounds")]
             alone = [part(run, tokens, "dispatch + combine", point["path"]), part(run, tokens, "experts"),
                      part(run, tokens, "shared expert")] if schedule == "plain" else [None] * 3
+            beyond = point.get("over_parts_us")
             rows.append([str(tokens), schedule, how(point), bold(with_spread(point)), microseconds(ideal),
-                         gain(ideal, point, best["plain"]), *over, *map(with_spread, alone)])
+                         gain(ideal, point, best["plain"]), *over, *map(with_spread, alone),
+                         "" if beyond is None else f"{beyond:+.1f}".replace("-", "−")])
     return without_empty(HEAD, rows)
 
 

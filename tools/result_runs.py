@@ -107,6 +107,8 @@ def source_of(run, machines):
 def where_of(run):
     """A few words that tell one run of a command from another."""
     where = ranks_of(run)
+    if run["command"] == "bench moe-layer":
+        return f"{run['model']['name']}, a rank of {run['emulated_ep'] or run['world_size']}, {where}"
     if run["command"] == "bench norm":
         return f"hidden {run['points'][0]['hidden']}, {where}"
     if run["command"] == "bench dp-attention":

@@ -16,7 +16,7 @@ import sys
 import results
 from result_aims import aims
 from result_gaps import gaps
-from result_layers import layers
+from result_layers import layers, newest_layers
 from result_passes import passes
 from result_runs import (ANY, BOTH, MIXED, gpu_of, method_of, newest, pairs, points_of, rows_of, source_of, title,
                          without_producer)
@@ -234,7 +234,7 @@ def main():
     kept, machines = results.load(args.results)
     runs = newest(kept)
     blocks = {args.readme: [(RESULTS, short_table(runs))],
-              args.page: [(RESULTS, all_tables(runs, machines)), (GAPS, gaps(runs)), (AIMS, aims(runs)),
+              args.page: [(RESULTS, all_tables(runs, machines)), (GAPS, gaps(runs)), (AIMS, aims(runs + newest_layers(kept))),
                           (PASSES, passes(kept, machines))],
               args.overlap: [(LAYERS, layers(kept, machines))]}
     stale = []

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 sys.dont_write_bytecode = True
 
+import result_aims  # noqa: E402
 import result_layers  # noqa: E402
 import result_passes  # noqa: E402
 import results  # noqa: E402
@@ -22,7 +23,7 @@ def point(operation, us, schedule="plain", **more):
 
 
 def usual():
-    return [point("layer", 300.0), point("layer", 290.0, path="ring"),
+    return [point("layer", 300.0), point("layer", 290.0, path="ring", over_parts_us=6.5),
             point("dispatch + combine", 70.0), point("dispatch + combine", 90.0, path="ring", sms=16),
             point("dispatch + combine", 60.0, path="ring"),
             point("experts", 220.0, "rounds", rounds=2), point("experts", 200.0),
@@ -73,10 +74,10 @@ class ResultLayers(Kept):
         rows = [line for line in page.splitlines() if line.startswith("| 128 ")]
         # The plain layer's parts are those of its own path, undivided and on all processors.
         self.assertEqual(rows, [
-            "| 128 | plain | by ring | **290.0 ±1 %** |  |  | 1.00 | 1.14 | 1.02 | 60.0 ±1 % | 200.0 ±1 % |",
-            "| 128 | rounds | 1:3:3:1 experts, 16 SMs, by slots | **270.0 ±1 %** | 240.0 | 40 % | 1.07 | 1.22 | 1.10 |  |  |",
-            "| 128 | peo | method 3, 2 rounds, by slots | **330.0 ±1 %** | 285.0 |  | 0.88 | 1.00 | 0.90 |  |  |",
-            "| 128 | combine-rounds | 2 rounds, by slots | **297.0 ±1 %** | 260.0 | −23 % | 0.98 | 1.11 | 1.00 |  |  |"])
+            "| 128 | plain | by ring | **290.0 ±1 %** |  |  | 1.00 | 1.14 | 1.02 | 60.0 ±1 % | 200.0 ±1 % | +6.5 |",
+            "| 128 | rounds | 1:3:3:1 experts, 16 SMs, by slots | **270.0 ±1 %** | 240.0 | 40 % | 1.07 | 1.22 | 1.10 |  |  |  |",
+            "| 128 | peo | method 3, 2 rounds, by slots | **330.0 ±1 %** | 285.0 |  | 0.88 | 1.00 | 0.90 |  |  |  |",
+            "| 128 | combine-rounds | 2 rounds, by slots | **297.0 ±1 %** | 260.0 | −23 % | 0.98 | 1.11 | 1.00 |  |  |  |"])
 
     def test_ideals_without_their_terms_are_left_out(self):
         page = self.page(report([one for one in usual() if one["operation"] != "dispatch of the first round"]))
@@ -90,6 +91,40 @@ class ResultLayers(Kept):
         self.assertIn("a shared expert of 2048 columns, as a rank", page)
         self.assertIn("| 128 | plain | shared expert first, by slots | **285.0 ±1 %** |", page)
         self.assertIn("| 70.0 ±1 % | 200.0 ±1 % | 25.0 ±1 % |", page)
+
+    def aims(self, points, **more):
+        results.add(report(points, **more), "a report", self.folder)
+        runs, _ = results.load(self.folder)
+        rows = result_aims.aims(result_layers.newest_layers(runs)).splitlines()[2:]
+        return {row.split(" | ")[0].removeprefix("| "): row.split(" | ")[1:] for row in rows}
+
+    def test_aims_are_judged_by_the_fastest_ways(self):
+        where = "a-model, a rank of 32, 2 × H200"
+        found = self.aims([*usual(), point("layer", 293.5, "automatic", chosen="plain")])
+        self.assertEqual(found, {
+            "a plain layer: at most 6 µs over its parts": [where, "", "128 tokens (+6.5) |"],
+            # (290 − 270) ÷ (290 − 240)
+            "rounds: at least 0.6 of their ideal's gain, where it is 1.08 and more": [where, "", "128 tokens (0.40) |"],
+            "rounds of emulated layers, 128 tokens: peo is at least 1.05 of them": [where, "128 tokens", " |"],
+            "rounds: at most 1.02 of peo and combine-rounds": [where, "128 tokens", " |"],
+            "automatic: plain is at least 0.99 of it": [where, "", "128 tokens (1.012) |"]})
+
+    def test_the_faster_rival_counts_and_small_gains_ask_for_nothing(self):
+        points = [one | {"tokens": 256} for one in usual() if one["schedule"] != "rounds" or "experts" not in one]
+        for one in points:
+            if one["schedule"] == "combine-rounds":
+                one["us"] = 274.0  # of which rounds are 1.0219
+            one["ideal_us"] = 269.0  # plain is 1.078 of it
+        found = self.aims(points, emulated_ep=0)
+        where = "a-model, a rank of 2, 2 × H200"
+        self.assertEqual(found["rounds: at most 1.02 of peo and combine-rounds"], [where, "", "256 tokens (1.022) |"])
+        self.assertNotIn("rounds: at least 0.6 of their ideal's gain, where it is 1.08 and more", found)
+        self.assertFalse([aim for aim in found if "emulated" in aim])
+
+    def test_peo_is_an_aim_of_emulated_layers_by_tokens(self):
+        found = self.aims([one | {"tokens": 256} for one in usual()])
+        self.assertEqual(found["rounds of emulated layers, 256 tokens: peo is at least 1.10 of them"][1], "256 tokens")
+        self.assertNotIn("rounds of emulated layers, 128 tokens: peo is at least 1.05 of them", found)
 
     def test_the_newest_run_of_a_layer_counts_and_cpu_ranks_do_not(self):
         page = self.page(report(date="2025-01-01T00:00:00Z"), report([point("layer", 123.0)]),

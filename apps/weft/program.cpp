@@ -205,10 +205,11 @@ Examples:
 constexpr const char* kMoeLayerExamples =
     R"(Layers run plainly, in rounds, and with combine in rounds beside the down GEMM. The GEMMs are
 CUTLASS's, if this program was configured with WEFT_CUTLASS. CPU ranks multiply in plain loops.
-A second table has the parts alone.
+A second table has the parts alone, and a third one the fastest way of each schedule and its ideal.
 
 Examples:
   weft bench moe-layer --tokens 8,128 --emulate-ep 32 --sms 0,16  only on GPUs, with CUTLASS
+  weft bench moe-layer --tokens 128 --emulate-ep 32 --shared  only on GPUs, with CUTLASS
   weft bench moe-layer --config path/config.json --intermediate 128 --tokens 4 --device cpu)";
 
 // For all commands. An empty --replay is allowed: it is the simulator's ordinary schedule.

@@ -10,7 +10,10 @@ namespace {
 
 Communicator alone(const Communicator& communicator) {
   return Communicator::from_id(UniqueId::create(), 0, 1,
-                               {.device = communicator.device(), .cuda_device = communicator.world().cuda_device()});
+                               {.device = communicator.device(),
+                                .cuda_device = communicator.world().cuda_device(),
+                                .max_groups = 0,
+                                .small_buffers = true});
 }
 
 MoeExchangeArgs exchange_of(const SharedLayer::Args& args) {

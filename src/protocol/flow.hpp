@@ -49,7 +49,12 @@ struct Flow {
   };
   template <Team T>
   static WEFT_FN Role role_of(T& team) {
-    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1, senders = (blocks + 1) / 2;
+    return role_of(team, team.blocks() / 2);
+  }
+  // So many of several data blocks send.
+  template <Team T>
+  static WEFT_FN Role role_of(T& team, std::uint32_t senders) {
+    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1;
     if (blocks == 1) return {.sends = true, .receives = true, .block = 0, .blocks = 1};
     if (block < senders) return {.sends = true, .receives = false, .block = block, .blocks = senders};
     return {.sends = false, .receives = true, .block = block - senders, .blocks = blocks - senders};

@@ -102,7 +102,7 @@ std::vector<Setup> small_normed_crossing_setups() {
       {.name = "normed-crossings-f32",
        .calls = both_ways({.counts = {1, 1}, .packs = 2, .form = kCastWithF32}),
        .bound = 1},
-      // Rows of three packs in chunks of two: they begin within a chunk, and other blocks have summed their ends.
+      // Rows of three packs in slots of two: each has two chunks, and another block sums the next row.
       {.name = "normed-crossings-chunks-apart",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart})},
        .bound = 1,
@@ -113,23 +113,23 @@ std::vector<Setup> small_normed_crossing_setups() {
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart})},
        .bound = 1,
        .pipeline_packs = 2},
-      // A block that receives norms the rows of a chunk that another one sends.
+      // A block that receives norms the rows of a chunk that
+      // another one sends.
       {.name = "normed-crossings-chunks-by-turns",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = {{.blocks = 3, .threads = 1}}})},
        .bound = 1,
        .pipeline_packs = 2},
-      // A block norms the rows of two chunks at once.
-      {.name = "normed-crossings-chunks-at-once",
-       .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}})},
+      // A chunk has two rows, and the last one fewer.
+      {.name = "normed-crossings-chunks-of-rows",
+       .calls = {normed_call({.counts = {3, 0}, .flows = true, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}})},
        .bound = 1,
-       .pipeline_slots = 8,
-       .pipeline_packs = 1},
+       .pipeline_packs = 5},
       {.name = "normed-crossings-chunks-alone",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .group_ranks = 1, .packs = 2, .grids = apart})},
        .bound = 1,
        .pipeline_slots = 2},
       {.name = "normed-crossings-chunks-threads",
-       .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 2, .grids = {{.blocks = 3, .threads = 2}}})},
+       .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = {{.blocks = 3, .threads = 2}}})},
        .bound = 1,
        .pipeline_slots = 2,
        .pipeline_packs = 2},

@@ -195,8 +195,8 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
     # Worlds of two: what is tried is the way there.
     set(suites ColumnArguments.* ColumnRecordings.* ColumnShares.* GatherArguments.* GatheredCountsCalls.* Groups.*
-      MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* NormedCrossingArguments.* Recording.*
-      RmsNormArguments.* SharedExpertsOfTwo.* SymmetricMemory.* TakenRows.* TopKArguments.* TopKRecordings.*
+      MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* MoePayloads.* NormedCrossingArguments.*
+      Recording.* RmsNormArguments.* SharedExpertsOfTwo.* SymmetricMemory.* TakenRows.* TopKArguments.* TopKRecordings.*
       */AllReduce.EveryType*/1 */Columns.*/1 */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1
       */MoeApart.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1
       */RmsNorm.*/1 */SharedExperts.*/1 */TopK.*/1)

@@ -1,6 +1,7 @@
 // Mixture of experts: tokens travel to the ranks that hold their experts, and their results come back.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -66,12 +67,14 @@ inline HostCount read_host_count(std::uint64_t* word) {
   return {static_cast<std::uint32_t>(bits >> 32), static_cast<std::uint32_t>(bits)};
 }
 
-// Tensors are dense. Rows begin at a multiple of 16 bytes, scales at a multiple of 4, everything else at a multiple of
-// the element's size. No tensor of a call overlaps another one, except that combine's output may be its
+// Tensors are dense. Rows begin at a multiple of 16 bytes, scales and payloads at a multiple of 4, everything else at a
+// multiple of the element's size. No tensor of a call overlaps another one, except that combine's output may be its
 // residual. Tensors are the caller's and must stay until the call has run; Weft keeps none of them.
 struct DispatchArgs {
-  const void* input = nullptr;     // [tokens, hidden]
-  const void* scales = nullptr;    // [tokens, scale_bytes], if the exchange has scale_bytes
+  const void* input = nullptr;   // [tokens, hidden]
+  const void* scales = nullptr;  // [tokens, scale_bytes], if the exchange has scale_bytes
+  // [tokens, payload_bytes[i]] each, and null behind the last one that the exchange has.
+  std::array<const void*, kMostPayloads> payloads = {};
   const void* topk_ids = nullptr;  // [tokens, top_k] i32, or i64; an id outside 0 … experts − 1 stands for none
   bool topk_ids_are_i64 = false;
   const float* topk_weights = nullptr;  // [tokens, top_k], if the exchange is weighted; ignored if combine takes them
@@ -97,6 +100,7 @@ struct DispatchArgs {
   // If rows have scales: in the order of `scale_order`, f32, or bytes with fp8_ue8m0; or [rows, scale_bytes] as they
   // came. A GEMM that reads columns by TMA needs them to begin at a multiple of 16 bytes.
   void* output_scales = nullptr;
+  std::array<void*, kMostPayloads> output_payloads = {};  // [rows, payload_bytes[i]] each, as they came
   // [local experts]: entries that came for each, entries without room included.
   std::int32_t* counts = nullptr;
   // [local experts + 1], expert_contiguous: the row at which each expert begins; last, the row at which the next would
@@ -132,11 +136,11 @@ struct DispatchArgs {
   std::uint32_t round = 0;   // of this wait: 0, then 1 …; ignored by the others
   // The handle of an earlier dispatch, if its routing serves this one, too. The exchange is `repeatable`. Rows come at
   // the places of that dispatch, in its order; `tokens` and `most_tokens` are its own. Ids, weights and the mask are
-  // ignored, and `output`, `output_scales` and `source_wait_ns` are the only outputs. All others still hold. So does
-  // the handle, which this call returns: the call takes its handle slot, and not the next one. `host_counts` is null,
-  // and `map` is 0. A wait ignores this: it knows how its send was made. A replay takes whatever routing its handle
-  // slot has. If that is of another dispatch than a peer's, or of another number of tokens, it ends with
-  // Errc::mismatch.
+  // ignored, and `output`, `output_scales`, `output_payloads` and `source_wait_ns` are the only outputs. All others
+  // still hold. So does the handle, which this call returns: the call takes its handle slot, and not the next one.
+  // `host_counts` is null, and `map` is 0. A wait ignores this: it knows how its send was made. A replay takes whatever
+  // routing its handle slot has. If that is of another dispatch than a peer's, or of another number of tokens, it ends
+  // with Errc::mismatch.
   DispatchHandle again = {};
 };
 

@@ -66,6 +66,9 @@ constexpr std::string_view name(RowPath path) {
 // they were written. drop: the rows are left out, and counts say how many came.
 enum class Overflow : std::uint8_t { error, drop };
 
+// Most payloads of an exchange (MoeExchangeArgs::payload_bytes).
+inline constexpr std::uint32_t kMostPayloads = 4;
+
 // The definition of an exchange; the same on every rank of the group.
 struct MoeExchangeArgs {
   std::uint32_t tokens = 0;      // most of one rank in one dispatch; 1 … 16384 (RowPath::slots: 1024)
@@ -79,6 +82,10 @@ struct MoeExchangeArgs {
   ScaleOrder scale_order = ScaleOrder::rows;
   // fp8 rows that are given with scales: bytes of a row's scales, a multiple of 4, 4 per column at most.
   std::uint32_t scale_bytes = 0;
+  // Payloads that travel unread beside each token's row (DispatchArgs::payloads): the bytes that each has of a token,
+  // for kMostPayloads of them at most. Each number is a multiple of 4 above 0. Together with `scale_bytes` they are
+  // 4 bytes per column and 4 KiB more at most. On the way each takes whole packs of 16 bytes. Not with a cast.
+  std::vector<std::uint32_t> payload_bytes = {};
   DataType combine_type = DataType::bf16;  // of the rows that combine takes and returns: bf16 or f16
   RowLayout layout = RowLayout::expert_masked;
   std::uint32_t alignment = 1;  // expert_contiguous: of the rows at which experts begin; 1 … 1024
@@ -132,11 +139,11 @@ struct MoeExchangeArgs {
 
 // Bytes that an exchange takes on each rank, and tokens that its buffers hold. docs/moe.md has the formula.
 struct MoeExchangeMemory {
-  std::size_t dispatch = 0;     // receive buffers of dispatch, of one bank; there are two
-  std::size_t combine = 0;      // of combine, likewise
-  std::size_t tables = 0;       // routing that combine needs, of all handle slots, and weights that it is given
-  std::size_t window = 0;       // all of them: the device's memory taken, besides 20 KiB of control memory that last
-  std::size_t output = 0;       // of the caller: dispatch's rows and scales, and ids and weights of rows by rank
+  std::size_t dispatch = 0;  // receive buffers of dispatch, of one bank; there are two
+  std::size_t combine = 0;   // of combine, likewise
+  std::size_t tables = 0;    // routing that combine needs, of all handle slots, and weights that it is given
+  std::size_t window = 0;    // all of them: the device's memory taken, besides 20 KiB of control memory that last
+  std::size_t output = 0;    // of the caller: dispatch's rows, scales and payloads, and ids and weights of rows by rank
   std::uint32_t ring_rows = 0;  // places for each rank's rows, as given or as chosen for 0; 0: there is no ring
   // Most tokens of a rank in a half, a send or a wait alone. With a ring these are `ring_rows`, or the tokens that have
   // slots, if they are more: halves by slots name their `most_tokens`.

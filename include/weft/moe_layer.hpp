@@ -126,8 +126,8 @@ struct MoeLayerCall {
   LayerObserver observe = {};
 };
 
-// A layer over an exchange of RowLayout::expert_masked or expert_contiguous. Creation is local to a rank; calls are
-// collective over the exchange's group, like its dispatches. An exchange may have several layers.
+// A layer over an exchange of RowLayout::expert_masked or expert_contiguous, without payloads. Creation is local to a
+// rank; calls are collective over the exchange's group, like its dispatches. An exchange may have several layers.
 //
 // A call makes one dispatch and one combine of the exchange. It keeps nothing of its arguments. On GPUs it enqueues
 // everything behind the work of `stream`, and what `stream` gets next comes behind it. Two streams of the layer's own

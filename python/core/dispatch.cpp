@@ -10,8 +10,16 @@ namespace weft::python {
 namespace {
 
 struct Inputs {
-  nb::handle input, topk_ids, topk_weights, scales, rank_mask, mask_ids;
+  nb::handle input, topk_ids, topk_weights, scales, rank_mask, mask_ids, payloads;
 };
+PayloadTensors take_payloads(Tensors& tensors, const char* name, nb::handle given, Access access) {
+  PayloadTensors all;
+  if (given.is_none()) return all;
+  std::vector<nb::object> objects;
+  if (!nb::try_cast(given, objects)) reject_type(fmt::format("{}: must be a sequence of tensors", name));
+  for (const nb::object& object : objects) all.push_back(&tensors.taken(name, object, access));
+  return all;
+}
 void take_inputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tensors, const Inputs& given) {
   const Tensor& rows = tensors.input("input", given.input);
   const std::optional<Tensor> ids = tensors.optional("topk_ids", given.topk_ids, Access::read);
@@ -19,12 +27,15 @@ void take_inputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tens
   const std::optional<Tensor> mask_ids = tensors.optional("mask_ids", given.mask_ids, Access::write);
   const std::optional<Tensor> weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
   const std::optional<Tensor> scales = tensors.optional("scales", given.scales, Access::read);
-  set_inputs(args, shapes, {&rows, address(ids), address(weights), address(scales), address(mask), address(mask_ids)});
+  set_inputs(args, shapes,
+             {&rows, address(ids), address(weights), address(scales), address(mask), address(mask_ids),
+              take_payloads(tensors, "payloads", given.payloads, Access::read)});
 }
 
 void take_outputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tensors, nb::handle output,
-                  const nb::kwargs& others) {
+                  nb::handle payloads, const nb::kwargs& others) {
   set_output(args, shapes, tensors.output("output", output));
+  set_output_payloads(args, shapes, take_payloads(tensors, "output_payloads", payloads, Access::write));
   for (const auto& [key, tensor] : others) {
     const std::string name = nb::cast<std::string>(key);
     if (std::ranges::find(kDispatchOutputs, name) == std::end(kDispatchOutputs))
@@ -61,8 +72,9 @@ PyHandle named(const PyExchange& self, const DispatchHandle& handle) {
 
 PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, nb::handle topk_ids,
                   nb::handle topk_weights, nb::handle scales, nb::handle rank_mask, nb::handle mask_ids,
-                  const PyHandle* again, nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds,
-                  std::uint32_t most_tokens, std::uint32_t map, int blocks, int threads, const nb::kwargs& outputs) {
+                  const PyHandle* again, nb::handle payloads, nb::handle output_payloads, nb::handle stream,
+                  std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map,
+                  int blocks, int threads, const nb::kwargs& outputs) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.most_tokens = most_tokens,
@@ -70,8 +82,8 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
                       .discard = discard,
                       .rounds = given.rounds(),
                       .again = checked_again(self, again)};
-    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
-    take_outputs(args, shapes, tensors, output, outputs);
+    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids, payloads});
+    take_outputs(args, shapes, tensors, output, output_payloads, outputs);
     return args;
   };
   return named(self, make_dispatch(self, {stream, tag, blocks, threads}, build, std::mem_fn(&MoeExchange::dispatch)));
@@ -79,8 +91,8 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
 
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
                        nb::handle scales, nb::handle rank_mask, nb::handle mask_ids, const PyHandle* again,
-                       nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens,
-                       std::uint32_t map, int blocks, int threads) {
+                       nb::handle payloads, nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds,
+                       std::uint32_t most_tokens, std::uint32_t map, int blocks, int threads) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.most_tokens = most_tokens,
@@ -88,18 +100,19 @@ PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk
                       .discard = discard,
                       .rounds = given.rounds(),
                       .again = checked_again(self, again)};
-    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids});
+    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids, payloads});
     return args;
   };
   return named(self,
                make_dispatch(self, {stream, tag, blocks, threads}, build, std::mem_fn(&MoeExchange::dispatch_send)));
 }
 
-void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle output, std::uint32_t round,
-                   nb::handle stream, std::uint32_t tag, int blocks, int threads, const nb::kwargs& outputs) {
+void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle output, nb::handle output_payloads,
+                   std::uint32_t round, nb::handle stream, std::uint32_t tag, int blocks, int threads,
+                   const nb::kwargs& outputs) {
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.tokens = checked(self, "handle", handle).tokens, .round = round};
-    take_outputs(args, shapes, tensors, output, outputs);
+    take_outputs(args, shapes, tensors, output, output_payloads, outputs);
     return args;
   };
   make_dispatch(
@@ -168,13 +181,14 @@ void bind_dispatch(nb::class_<PyExchange>& exchange) {
       .def("dispatch", dispatch, nb::arg("output"), nb::arg("input"), nb::arg("topk_ids") = nb::none(),
            nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
            nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("again").none() = nb::none(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1,
-           nb::arg("most_tokens") = 0, nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::arg("outputs"),
+           nb::arg("payloads") = nb::none(), nb::arg("output_payloads") = nb::none(), nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
+           nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
            nb::sig("def dispatch(self, output: object, input: object, topk_ids: object = None, "
                    "topk_weights: object = None, *, scales: object = None, rank_mask: object = None, "
-                   "mask_ids: object = None, again: DispatchHandle | None = None, stream: object = None, tag: int = 0, "
-                   "discard: bool = False, rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, "
+                   "mask_ids: object = None, again: DispatchHandle | None = None, payloads: object = None, "
+                   "output_payloads: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
+                   "rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, "
                    "threads: int = "
                    "0, **outputs: object) "
                    "-> DispatchHandle"),
@@ -191,11 +205,13 @@ source_wait_ns u64 [ranks]; host_counts u64 [local experts + ranks] (rank_compac
 host; output_ids i32 and output_weights f32 [output_rows, top_k] (rank_major, rank_compact); rank_prefix i32 [ranks,
 ranks] (rank_compact): in row i, the rows that the sources 0 … i have for each rank.
 
+payloads: a list of tensors for payload_bytes, [tokens, bytes] of any type, and output_payloads: [output_rows, bytes],
+which get them at the places of their rows.
 rank_mask: instead of topk_ids, bool or u8 [tokens, ranks]: the ranks that get a token's row. For an exchange of as many
 experts as ranks, expert r on rank r, and of as large a top_k. mask_ids: i32 of the same shape, which this writes.
 again: the handle of an earlier dispatch of a repeatable exchange, instead of topk_ids and weights: rows come at the
-places of that dispatch, for as many tokens. output, output_scales and source_wait_ns are the only outputs, and others
-still hold. It takes that handle slot, and returns that handle.
+places of that dispatch, for as many tokens. output, output_scales, output_payloads and source_wait_ns are the only
+outputs, and others still hold. It takes that handle slot, and returns that handle.
 discard: the handle slot taken may still wait for its combine, which is then never called.
 rounds: in which rows are sent (dispatch_send). The peers must divide alike.
 most_tokens: the most that a rank has in this call, the same on every rank; 0: not known. Up to the exchange's
@@ -204,12 +220,14 @@ map: of the exchange's maps of experts, the same on every rank.)doc")
       .def("dispatch_send", dispatch_send, nb::arg("input"), nb::arg("topk_ids") = nb::none(),
            nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),
            nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("again").none() = nb::none(),
-           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1,
-           nb::arg("most_tokens") = 0, nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("payloads") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("map") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def dispatch_send(self, input: object, topk_ids: object = None, topk_weights: object = None, *, "
                    "scales: object = None, rank_mask: object = None, mask_ids: object = None, "
-                   "again: DispatchHandle | None = None, stream: object = None, tag: int = 0, discard: bool = False, "
-                   "rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0) -> "
+                   "again: DispatchHandle | None = None, payloads: object = None, stream: object = None, tag: int = 0, "
+                   "discard: bool = False, rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, "
+                   "threads: int = 0) -> "
                    "DispatchHandle"),
            R"doc(
 The first half of dispatch: waits for no rank. Sends and waits take turns.
@@ -217,16 +235,16 @@ The first half of dispatch: waits for no rank. Sends and waits take turns.
 rounds: into which each rank's experts are divided: their number (1 to 16, as even as possible), or the experts of each
 of them, as many together as the rank has that holds most. Such a dispatch has a wait for each round, and its combine
 may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
-weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, map, rank_mask, mask_ids, again: as in
-dispatch.)doc")
-      .def(
-          "dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(), nb::arg("round") = 0,
-          nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-          nb::arg("outputs"),
-          nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, round: int = 0, "
-                  "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: object) -> None"),
-          "The second half: takes the outputs of dispatch. Behind the wait of round r, which come in ascending order, "
-          "all rows of experts of the rounds 0 to r have come. All other outputs have come with round 0.")
+weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, map, rank_mask, mask_ids, again, payloads: as
+in dispatch.)doc")
+      .def("dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(),
+           nb::arg("output_payloads") = nb::none(), nb::arg("round") = 0, nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
+           nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, output_payloads: object = None, "
+                   "round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: "
+                   "object) -> None"),
+           "The second half: takes the outputs of dispatch. Behind the wait of round r, which come in ascending order, "
+           "all rows of experts of the rounds 0 to r have come. All other outputs have come with round 0.")
       .def("combine", combine, nb::arg("output"), nb::arg("input"), nb::arg("handle"), nb::arg("residual") = nb::none(),
            nb::kw_only(), nb::arg("topk_weights") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
            nb::arg("rounds") = 1, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,

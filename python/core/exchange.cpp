@@ -14,7 +14,8 @@ auto with_exchange_args(Use use) {
                const char* overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
                std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
                std::uint32_t ring_rows, bool weights_at_combine, std::uint32_t slot_tokens,
-               std::vector<std::int32_t> experts_of_rank, std::uint32_t maps, bool repeatable) {
+               std::vector<std::int32_t> experts_of_rank, std::uint32_t maps, bool repeatable,
+               std::vector<std::uint32_t> payload_bytes) {
     return use(first, MoeExchangeArgs{.tokens = tokens,
                                       .hidden = hidden,
                                       .experts = experts,
@@ -23,6 +24,7 @@ auto with_exchange_args(Use use) {
                                       .cast = value_of<RowCast>("cast", cast),
                                       .scale_order = value_of<ScaleOrder>("scale_order", scale_order),
                                       .scale_bytes = scale_bytes,
+                                      .payload_bytes = std::move(payload_bytes),
                                       .combine_type = value_of<DataType>("combine_type", combine_type),
                                       .layout = value_of<RowLayout>("layout", layout),
                                       .alignment = alignment,
@@ -116,7 +118,7 @@ Streams, graphs, tags and errors are as in Group.)doc");
         nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(), nb::arg("handles") = defaults.handles,
         nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, nb::arg("weights_at_combine") = false,
         nb::arg("slot_tokens") = 0, nb::arg("experts_of_rank") = std::vector<std::int32_t>(), nb::arg("maps") = 1,
-        nb::arg("repeatable") = false, doc, extra...);
+        nb::arg("repeatable") = false, nb::arg("payload_bytes") = std::vector<std::uint32_t>(), doc, extra...);
   };
   define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
@@ -126,6 +128,8 @@ experts: of all ranks, 1 … 4096. top_k: most experts of a token, 1 … 32.
 type: of rows that dispatch takes: "bf16", "f16" or "fp8" (e4m3). combine_type: of combine's rows, "bf16" or "f16".
 cast: what dispatch makes of rows on their way: "none", "fp8" (f32 scales per 128 columns), "fp8_ue8m0", "fp8_pow2".
 scale_order: "rows", or "columns" as grouped GEMMs read them. scale_bytes: of a row's scales, for fp8 rows given with them.
+payload_bytes: of a token, for each of up to four payloads that travel unread beside its row: multiples of 4, with the
+    scales 4 per column and 4 KiB more at most. Not with a cast.
 layout: "expert_masked" [local experts, capacity, hidden]; "expert_contiguous" [capacity, hidden], experts one behind
     the other, each beginning at a multiple of `alignment`; "rank_major" [ranks, tokens, hidden]; "rank_compact"
     [capacity, hidden], the same rows without holes, which always take the ring.

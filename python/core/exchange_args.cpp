@@ -65,6 +65,17 @@ std::size_t tokens_of(const char* name, const Tensor& routing, std::size_t width
   return tokens;
 }
 
+template <class Data>
+void set_payloads(std::array<Data*, kMostPayloads>& to, const char* name, const ExchangeShapes& shapes,
+                  std::size_t rows, const PayloadTensors& given) {
+  const std::vector<std::uint32_t>& bytes = shapes.args.payload_bytes;
+  if (given.empty()) return;
+  if (given.size() != bytes.size())
+    reject(fmt::format("{}: {} tensors; the exchange has {} payloads", name, given.size(), bytes.size()));
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    to[i] = checked_bytes(fmt::format("{}[{}]", name, i), *given[i], rows * bytes[i]);
+}
+
 }  // namespace
 
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given) {
@@ -92,6 +103,7 @@ void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const Dispatch
   if (given.topk_weights != nullptr)
     args.topk_weights = checked<float>("topk_weights", *given.topk_weights, {entries, "f32", {}, shapes.args.top_k});
   if (given.scales != nullptr) args.scales = checked_bytes("scales", *given.scales, tokens * shapes.args.scale_bytes);
+  set_payloads(args.payloads, "payloads", shapes, tokens, given.payloads);
 }
 
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& output) {
@@ -122,6 +134,10 @@ void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_vi
   } else {
     args.output_weights = checked<float>(name, given, {entries, "f32"});
   }
+}
+
+void set_output_payloads(DispatchArgs& args, const ExchangeShapes& shapes, const PayloadTensors& given) {
+  set_payloads(args.output_payloads, "output_payloads", shapes, shapes.rows, given);
 }
 
 CombineArgs combine_args(const ExchangeShapes& shapes, const DispatchHandle& handle, const CombineTensors& given) {

@@ -31,9 +31,13 @@ class ExchangeShapes {
 // Bytes of the scales of rows that are cast.
 std::size_t cast_scale_bytes(std::size_t rows, std::size_t columns, RowCast cast, ScaleOrder order);
 
+// One for each of the exchange's, or none.
+using PayloadTensors = std::vector<const Tensor*>;
+
 // Null: the call has none.
 struct DispatchInputs {
   const Tensor *input, *topk_ids, *topk_weights, *scales, *rank_mask = nullptr, *mask_ids = nullptr;
+  PayloadTensors payloads = {};
 };
 // If the dispatch is made again, `args.again` says so already: then the numbers of tokens are those of its handle.
 void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given);
@@ -45,6 +49,7 @@ inline constexpr std::string_view kDispatchOutputs[] = {
 inline constexpr std::string_view kHostCounts = "host_counts";  // in memory of the host
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& output);
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_view name, const Tensor& given);
+void set_output_payloads(DispatchArgs& args, const ExchangeShapes& shapes, const PayloadTensors& given);
 
 // Rounds as callers give them: their number, or each one's experts. One number stands for itself.
 class GivenRounds {

@@ -53,7 +53,17 @@ GivenRounds given_rounds(Stack& stack) {
 struct DispatchTensors {
   std::optional<Tensor> handle, input, topk_ids, topk_weights, scales, rank_mask, mask_ids, again, output;
   std::optional<Tensor> others[std::size(kDispatchOutputs)];
+  std::vector<Tensor> payloads, output_payloads;
 };
+
+PayloadTensors checked_payloads(const Group& group, const std::vector<Tensor>& given) {
+  PayloadTensors all;
+  for (const Tensor& tensor : given) {
+    check_device(group, tensor);
+    all.push_back(&tensor);
+  }
+  return all;
+}
 
 // Sends take the first tensors, waits take the handle and the outputs, and joined calls take all of them.
 enum class Half { joined, send, wait };
@@ -70,10 +80,12 @@ void dispatch(Stack& stack) {
     tensors.rank_mask = stack.optional();
     tensors.mask_ids = stack.optional();
     tensors.again = stack.optional();
+    tensors.payloads = stack.tensors();
   }
   if constexpr (half != Half::send) {
     tensors.output = stack.tensor();
     for (std::optional<Tensor>& other : tensors.others) other = stack.optional();
+    tensors.output_payloads = stack.tensors();
   }
   const NumberedExchange of = stack.exchange();
   GivenRounds rounds({1});
@@ -100,12 +112,14 @@ void dispatch(Stack& stack) {
             if (*tensor) check_device(of.group, **tensor);
           set_inputs(args, shapes,
                      {address(tensors.input), address(tensors.topk_ids), address(tensors.topk_weights),
-                      address(tensors.scales), address(tensors.rank_mask), address(tensors.mask_ids)});
+                      address(tensors.scales), address(tensors.rank_mask), address(tensors.mask_ids),
+                      checked_payloads(of.group, tensors.payloads)});
           static_cast<void>(handle_words(*tensors.handle));
         }
         if constexpr (half != Half::send) {
           check_device(of.group, *tensors.output);
           set_output(args, shapes, *tensors.output);
+          set_output_payloads(args, shapes, checked_payloads(of.group, tensors.output_payloads));
           for (std::size_t i = 0; i < std::size(kDispatchOutputs); ++i) {
             if (!tensors.others[i]) continue;
             if (kDispatchOutputs[i] != kHostCounts) check_device(of.group, *tensors.others[i]);
@@ -165,11 +179,12 @@ void combine(Stack& stack) {
 const std::vector<Operator>& exchange_operators() {
   static constexpr const char* kInputs =
       "Tensor input, Tensor? topk_ids, Tensor? topk_weights, Tensor? scales, Tensor? rank_mask, "
-      "Tensor(l!)? mask_ids, Tensor? again";
+      "Tensor(l!)? mask_ids, Tensor? again, Tensor[] payloads";
   static constexpr const char* kOutputs =
       "Tensor(b!) output, Tensor(c!)? output_scales, Tensor(d!)? counts, Tensor(e!)? offsets, "
       "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "
-      "Tensor(j!)? output_ids, Tensor(k!)? output_weights, Tensor(m!)? rank_prefix";
+      "Tensor(j!)? output_ids, Tensor(k!)? output_weights, Tensor(m!)? rank_prefix, "
+      "Tensor(n!)[] output_payloads";
   static constexpr const char* kEnd = "int exchange, int options) -> ()";
   static constexpr const char* kSendEnd =
       "int exchange, int options, bool discard, int[] rounds, int most_tokens, int map) -> ()";

@@ -26,6 +26,8 @@ void copy_handle(weft_dispatch_handle& c, const DispatchHandle& cpp) {
 
 }  // namespace
 
+static_assert(WEFT_MOST_PAYLOADS == kMostPayloads);
+
 template <>
 struct Mirror<weft_dispatch_args> {
   using Cpp = DispatchArgs;
@@ -59,6 +61,10 @@ struct Mirror<weft_dispatch_args> {
     copy(c.mask_ids, cpp.mask_ids);
     copy(c.rank_prefix, cpp.rank_prefix);
     copy_handle(c.again, cpp.again);
+    for (std::uint32_t i = 0; i < kMostPayloads; ++i) {
+      copy(c.payloads[i], cpp.payloads[i]);
+      copy(c.output_payloads[i], cpp.output_payloads[i]);
+    }
   }
 };
 

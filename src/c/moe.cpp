@@ -14,6 +14,8 @@ MoeExchangeArgs definition_of(const weft_moe_exchange_args* given) {
   }
   const auto experts = span_at("experts_of_rank", full.experts_of_rank, full.experts_of_rank_count);
   args.experts_of_rank.assign(experts.begin(), experts.end());
+  const auto payloads = span_at("payload_bytes", full.payload_bytes, full.payload_bytes_count);
+  args.payload_bytes.assign(payloads.begin(), payloads.end());
   return args;
 }
 
@@ -79,6 +81,8 @@ weft_code weft_exchange_args(const weft_exchange* exchange, weft_moe_exchange_ar
     full.ranks_of_expert_count = exchange->ranks_of_expert.size();
     full.experts_of_rank = of.experts_of_rank.data();
     full.experts_of_rank_count = of.experts_of_rank.size();
+    full.payload_bytes = of.payload_bytes.data();
+    full.payload_bytes_count = of.payload_bytes.size();
     give("args", args, full);
   });
 }

@@ -274,5 +274,6 @@ std::vector<Setup> place_setups();
 std::vector<Setup> large_compact_setups();
 std::vector<Setup> small_again_setups();
 std::vector<Setup> large_again_setups();
+std::vector<Setup> payload_setups();
 
 }  // namespace weft::sim

@@ -79,6 +79,7 @@ const std::vector<Setup>& all_setups() {
     add(large_compact_setups());
     add(place_setups());
     add(large_again_setups());
+    add(payload_setups());
     add(large_norm_setups());
     add(large_multimem_setups());
     return all;

@@ -45,8 +45,8 @@ static_assert(ends_with<weft_crossing_rms_norm_args>(offsetof(weft_crossing_rms_
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));
 static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe_dense_tp), 4));
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
-static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, reserved), 4));
-static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, again), 24));
+static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, payload_bytes_count), 8));
+static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, output_payloads), 8 * WEFT_MOST_PAYLOADS));
 static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, round), 4));
 static_assert(ends_with<weft_expert_gemm>(offsetof(weft_expert_gemm, reserved), 4));
 static_assert(ends_with<weft_shared_expert>(offsetof(weft_shared_expert, reserved), 4));

@@ -123,12 +123,22 @@ TEST(Kernels, DispatchAndCombine) {
               found.add(detail::DispatchQuery{type, cast, order, ring, rounds, tallies});
             if (!ring || rounds) continue;
             for (const bool compact : {false, true}) {
-              for (const auto use : {detail::RoutingUse::once, detail::RoutingUse::noted, detail::RoutingUse::known})
-                found.add(detail::DispatchQuery{type, cast, order, ring, rounds, false, compact, use});
+              for (const auto use : {detail::RoutingUse::once, detail::RoutingUse::noted, detail::RoutingUse::known}) {
+                for (const bool payloads : {false, cast == RowCast::none})
+                  found.add(detail::DispatchQuery{type, cast, order, ring, rounds, false, compact, use, payloads});
+              }
             }
           }
         }
       }
+    }
+  }
+  constexpr auto kOnce = detail::RoutingUse::once;
+  for (const bool ring : {false, true}) {
+    for (const bool rounds : {false, true}) {
+      for (const bool tallies : {false, true})
+        found.add(detail::DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, tallies, false,
+                                        kOnce, true});
     }
   }
   for (const DataType type : {DataType::bf16, DataType::f16}) {

@@ -1,6 +1,8 @@
 // Dispatch and combine on GPU ranks through a ring: the CPU tests' calls with the same reference, bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <random>
 
 #include "gpu/support/gpu_moe.hpp"
@@ -25,6 +27,10 @@ TEST_P(GpuMoeRing, EveryKindOfRouting) {
 
 TEST_P(GpuMoeRing, RowsOfEveryTypeBitForBit) {
   run_through_ring(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeRing, RowsWithPayloads) {
+  run_through_ring(in_every_layout(rows_with_payloads(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeRing, CastOnTheWay) {
@@ -88,7 +94,9 @@ TEST_P(GpuMoeRing, GraphsReplayedWithOtherRoutings) {
 TEST_P(GpuMoeRing, DispatchesMadeAgain) {
   const std::uint32_t ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
-  for (const Batch& batch : repeatable(in_every_layout({more_tokens_than_places(ranks)}, ranks))) {
+  std::vector<Batch> batches = in_every_layout({more_tokens_than_places(ranks)}, ranks);
+  std::ranges::copy(with_payloads(batches), std::back_inserter(batches));
+  for (const Batch& batch : repeatable(batches)) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     std::vector<PreparedMoe> others;
     for (const PreparedMoe& p : prepared) others.push_back(with_other_rows(p));

@@ -43,6 +43,12 @@ TEST_P(GpuMoeRounds, CastOnTheWay) {
   in_every_division(casts_on_the_way(GetParam()), GetParam());
 }
 
+TEST_P(GpuMoeRounds, RowsWithPayloads) {
+  const std::vector<Batch> batches = in_rounds(in_every_layout(rows_with_payloads(GetParam()), GetParam()));
+  in_every_division(batches, GetParam());
+  in_every_division(on_whole_ring(batches), GetParam());
+}
+
 TEST_P(GpuMoeRounds, EveryKindOfRoutingThroughTheRing) {
   in_every_division(on_whole_ring(in_rounds(in_every_layout(every_kind_of_routing(GetParam()), GetParam()))),
                     GetParam());

@@ -32,6 +32,14 @@ TEST_P(GpuMoeCalls, RowsOfEveryTypeBitForBit) {
   run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(GpuMoeCalls, RowsWithPayloads) {
+  run_batches(in_every_layout(rows_with_payloads(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeCalls, PayloadsOfEntriesInTallies) {
+  run_batches(with_payloads(entries_in_tallies(GetParam())), GetParam());
+}
+
 TEST_P(GpuMoeCalls, CastOnTheWay) {
   run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }

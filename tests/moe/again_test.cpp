@@ -57,12 +57,17 @@ TEST_P(MoeAgain, RowsOfEveryTypeBitForBit) {
   make_again_and_check(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(MoeAgain, RowsWithPayloads) {
+  make_again_and_check(in_every_layout(rows_with_payloads(GetParam()), GetParam()), GetParam());
+}
+
 TEST_P(MoeAgain, CastOnTheWay) {
   make_again_and_check(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(MoeAgain, RowsWithoutRoomAreDropped) {
   make_again_and_check(rows_without_room(), GetParam());
+  make_again_and_check(with_payloads(rows_without_room()), GetParam());
 }
 
 // Ranks have different numbers of tokens, one of them none; the weights come with dispatch, or with combine.

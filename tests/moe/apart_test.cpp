@@ -50,6 +50,12 @@ TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
   interleave(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(MoeApart, RowsWithPayloadsInterleave) {
+  const std::vector<Batch> batches = in_every_layout(rows_with_payloads(GetParam()), GetParam());
+  interleave(batches, GetParam());
+  interleave(on_ring(batches), GetParam());
+}
+
 // Own rows stay out of the slots in joined calls of so many tokens, and not between halves.
 TEST_P(MoeApart, ManyTokensInterleave) {
   interleave(entries_in_tallies(GetParam()), GetParam());

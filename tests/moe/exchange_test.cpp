@@ -29,6 +29,14 @@ TEST_P(Moe, RowsOfEveryTypeBitForBit) {
   exchange_and_check(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(Moe, RowsWithPayloads) {
+  exchange_and_check(in_every_layout(rows_with_payloads(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(Moe, PayloadsOfEntriesInTallies) {
+  exchange_and_check(with_payloads(entries_in_tallies(GetParam())), GetParam(), smallest_buffers(), 1);
+}
+
 TEST_P(Moe, CastOnTheWay) {
   exchange_and_check(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
@@ -83,6 +91,7 @@ TEST(MoeRows, OfAllBitPatterns) {
 // Counts are right and rows that fit arrive. Neither the next expert's rows nor anything else is overwritten.
 TEST_P(Moe, RowsWithoutRoomAreDropped) {
   exchange_and_check(rows_without_room(), GetParam());
+  exchange_and_check(with_payloads(rows_without_room()), GetParam());
 }
 
 TEST_P(Moe, EpochsWrap) {

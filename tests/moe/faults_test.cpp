@@ -47,6 +47,10 @@ std::vector<OtherExchange> other_exchanges() {
           {"path ring", [](auto& a) { a.path = RowPath::ring; }},
           {"ring_rows 64", [](auto& a) { a.ring_rows = 64; }, [](auto& a) { a.path = RowPath::ring; }},
           {"repeatable true", [](auto& a) { a.repeatable = true; }, [](auto& a) { a.path = RowPath::ring; }},
+          {"payload_bytes 8 4 0 0",
+           [](auto& a) {
+             a.payload_bytes = {8, 4};
+           }},
           {"rank_of_expert ", [](auto& a) { a.rank_of_expert.assign(8, 0); }},
           {"rank_of_expert ", [](auto& a) { a.rank_of_expert[7] = 2; }, [](auto& a) { a.rank_of_expert.assign(8, 0); }},
           {"rank_of_expert ",

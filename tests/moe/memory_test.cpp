@@ -59,6 +59,10 @@ std::vector<Written> written_out() {
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80 + 128});
   all.back().args.type = RowType::fp8;
   all.back().args.scale_bytes = 68;
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80 + 48 + 128});
+  all.back().args.type = RowType::fp8;
+  all.back().args.scale_bytes = 68;
+  all.back().args.payload_bytes = {20, 4};  // in three packs
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 8, .replicas = 9, .row = 4352 + 2 * 128});
   all.back().args.rank_of_expert = {1, 1, 1, 1, 1, 1, 1, 1, 0};
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 9, .replicas = 11, .row = 4352 + 2 * 128});
@@ -156,6 +160,9 @@ TEST(MoeMemory, OfGroupsThatDifferIsTheLargest) {
 TEST(MoeMemory, TellsTheOutputOfEachLayout) {
   MoeExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};
   EXPECT_EQ(moe_exchange_memory(8, args).output, 2u * 8 * 4 * 16);
+  args.payload_bytes = {20, 4};
+  EXPECT_EQ(moe_exchange_memory(8, args).output, 2u * 8 * 4 * (16 + 24));
+  args.payload_bytes.clear();
   args.layout = RowLayout::expert_contiguous;
   args.alignment = 8;
   EXPECT_EQ(moe_exchange_memory(8, args).output, (8u * 4 * 2 + 2 * 7) * 16);

@@ -29,6 +29,10 @@ TEST_P(MoeRing, RowsOfEveryTypeBitForBit) {
   run_through_ring(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(MoeRing, RowsWithPayloads) {
+  run_through_ring(in_every_layout(rows_with_payloads(GetParam()), GetParam()), GetParam());
+}
+
 TEST_P(MoeRing, CastOnTheWay) {
   run_through_ring(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
@@ -47,11 +51,14 @@ TEST_P(MoeRing, SumsWithoutWeights) {
 
 TEST_P(MoeRing, RowsWithoutRoomAreDropped) {
   run_through_ring(rows_without_room(), GetParam());
+  run_through_ring(with_payloads(rows_without_room()), GetParam());
 }
 
 // Three rounds and a part of one through 32 places. Ranks have different numbers of tokens, and one has none.
 TEST_P(MoeRing, ManyTokensFlowThroughFewPlaces) {
-  run_through_ring(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
+  const std::vector<Batch> batches = in_every_layout({more_tokens_than_places(GetParam())}, GetParam());
+  run_through_ring(batches, GetParam());
+  run_through_ring(with_payloads(batches), GetParam());
 }
 
 // An epoch of a signal or a credit is compared across the wrap.

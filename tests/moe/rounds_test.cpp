@@ -67,6 +67,14 @@ TEST_P(MoeRounds, RowsOfEveryTypeBitForBit) {
   in_every_division(rows_of_every_type(GetParam()), GetParam());
 }
 
+TEST_P(MoeRounds, RowsWithPayloads) {
+  in_every_division(in_rounds(in_every_layout(rows_with_payloads(GetParam()), GetParam())), GetParam());
+}
+
+TEST_P(MoeRingRounds, RowsWithPayloads) {
+  in_every_division(on_whole_ring(in_rounds(in_every_layout(rows_with_payloads(GetParam()), GetParam()))), GetParam());
+}
+
 TEST_P(MoeRounds, ExpertsWhereTheCallerWants) {
   in_every_division(experts_where_the_caller_wants(GetParam()), GetParam());
 }

@@ -11,7 +11,7 @@ using Gather = PushCopy<CountedPartition, true, 1>;
 using Gathers = PushCopy<CountedPartition, true, kMaxTensors>;
 using SymmetricGather = PushCopy<EqualPartition, true, 1, true>;
 using Scatter = PushReduceScatter<CountedPartition, DataType::bf16, Ops::sum, 2, true>;
-using Dispatch = MoeDispatch<ExactRow>;
+using Dispatch = MoeDispatch<ExactRow<RowAndScales>>;
 using Combine = MoeCombine<DataType::bf16, 4>;
 using LateCombine = MoeCombine<DataType::bf16, 4, true>;
 

@@ -151,7 +151,7 @@ std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::Far
   dispatch.output = mine.output.data();
   dispatch.counts = counts.data();
   dispatch.source_tokens = source_tokens.data();
-  call_blocks<detail::MoeDispatch<detail::ExactRow>>(mine.call(mine.dispatch), dispatch);
+  call_blocks<detail::MoeDispatch<detail::ExactRow<detail::RowAndScales>>>(mine.call(mine.dispatch), dispatch);
   detail::CombineWork combine{};
   combine.exchange = mine.view();
   combine.phases = detail::kJoined;

@@ -19,6 +19,7 @@ using oracle::Routing;
 struct Tokens {
   std::uint32_t count = 0;
   Bytes rows, scales;               // [count, bytes of a row]
+  std::vector<Bytes> payloads;      // the same, of each of MoeExchangeArgs::payload_bytes
   std::vector<std::int64_t> ids;    // [count, top_k]
   std::vector<float> weights;       // [count, top_k]
   std::vector<std::int32_t> given;  // ids before their translation (MoeCase::translate)

@@ -19,6 +19,10 @@ std::vector<Batch> rows_of_every_type(std::uint32_t ranks);
 std::vector<Batch> entries_in_tallies(std::uint32_t ranks);
 // Rows that go several times round the stage of a warp on GPUs (team/team.hpp).
 std::vector<Batch> rows_of_many_pieces(std::uint32_t ranks);
+// Rows of every type with one to four payloads: of a word, of a cut pack, of many packs, and behind scales.
+std::vector<Batch> rows_with_payloads(std::uint32_t ranks);
+// Each batch without its cast, with payloads of a word and of a cut pack.
+std::vector<Batch> with_payloads(std::vector<Batch> batches);
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
 std::vector<Batch> rows_without_room();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <iterator>
 #include <limits>
@@ -50,6 +51,8 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
       random_bytes(random, tokens.count * oracle::MoeRules(c.args).row_bytes, c.any_bits || c.args.type == RowType::fp8,
                    c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
   tokens.scales = random_bytes(random, std::size_t{tokens.count} * c.args.scale_bytes, true, DataType::bf16);
+  for (const std::uint32_t bytes : c.args.payload_bytes)
+    tokens.payloads.push_back(random_bytes(random, std::size_t{tokens.count} * bytes, true, DataType::bf16));
   // Ids that name no expert, also ids of 64 bits whose lower bits would name one.
   std::vector<std::int64_t> nobody{-1, std::int64_t{c.args.experts} + 5};
   if (c.wide_ids) nobody.insert(nobody.end(), {(std::int64_t{1} << 32) + 1, -(std::int64_t{1} << 32)});
@@ -137,7 +140,7 @@ std::size_t bytes_of(const std::vector<std::int32_t>& numbers) {
   return numbers.size() * sizeof(numbers[0]);
 }
 
-// Rows, scales, ids and weights that would show in an output: tokens of any expert, with weights of NaN.
+// Rows, scales, payloads, ids and weights that would show in an output: tokens of any expert, with weights of NaN.
 void put_others_behind(Tokens& tokens, const MoeExchangeArgs& args) {
   const std::size_t entries = std::size_t{args.tokens} * args.top_k;
   for (std::size_t i = tokens.ids.size(); i < entries; ++i) {
@@ -146,6 +149,8 @@ void put_others_behind(Tokens& tokens, const MoeExchangeArgs& args) {
   }
   tokens.rows.resize(args.tokens * oracle::MoeRules(args).row_bytes, std::byte{0x3c});
   tokens.scales.resize(std::size_t{args.tokens} * args.scale_bytes, std::byte{0x3c});
+  for (std::size_t i = 0; i < tokens.payloads.size(); ++i)
+    tokens.payloads[i].resize(std::size_t{args.tokens} * args.payload_bytes[i], std::byte{0x3c});
 }
 
 }  // namespace
@@ -177,6 +182,7 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
     EXPECT_TRUE(std::ranges::equal(exchange.experts(), own)) << "experts of rank " << rank;
   }
   narrow_ids_.resize(std::size_t{p.call.args.tokens} * p.call.args.top_k);
+  for (const Bytes& payload : wanted_.payloads) output_payloads_.emplace_back(payload.size(), 4);
   fill();
 }
 
@@ -199,6 +205,7 @@ void CpuMoe::fill() {
                           &source_tokens_, &rank_prefix_}) {
     fill_bytes(memory->content(), Guarded::kCanary);
   }
+  for (Guarded& payload : output_payloads_) fill_bytes(payload.content(), Guarded::kCanary);
 }
 
 void CpuMoe::fill_again(const PreparedMoe& p) {
@@ -212,11 +219,19 @@ void CpuMoe::fill_again(const PreparedMoe& p) {
   if (!exchange_.args().weights_at_combine) std::ranges::fill(now_.weights, 3.0f);
   copy_bytes(now_.rows, input_.content());
   for (Guarded* memory : {&output_, &output_scales_, &result_}) fill_bytes(memory->content(), Guarded::kCanary);
+  for (Guarded& payload : output_payloads_) fill_bytes(payload.content(), Guarded::kCanary);
 }
 
 DispatchArgs CpuMoe::dispatch(bool discard) {
+  std::array<const void*, kMostPayloads> payloads{};
+  std::array<void*, kMostPayloads> output_payloads{};
+  for (std::size_t i = 0; i < output_payloads_.size(); ++i) {
+    payloads[i] = now_.payloads[i].data();
+    output_payloads[i] = output_payloads_[i].content().data();
+  }
   return {.input = input_.content().data(),
           .scales = now_.scales.data(),
+          .payloads = payloads,
           .topk_ids = p_->call.wide_ids ? static_cast<const void*>(now_.ids.data())
                                         : static_cast<const void*>(narrow_ids_.data()),
           .topk_ids_are_i64 = p_->call.wide_ids,
@@ -225,6 +240,7 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
           .most_tokens = p_->call.most_tokens,
           .output = output_.content().data(),
           .output_scales = output_scales_.content().data(),
+          .output_payloads = output_payloads,
           .counts = numbers_in(counts_),
           .offsets = numbers_in(offsets_),
           .output_sources = numbers_in(sources_),
@@ -247,6 +263,7 @@ void CpuMoe::forget_tokens() {
   forgotten_ = true;
   fill_bytes(input_.content(), std::byte{0x11});
   fill_bytes(now_.scales, std::byte{0x11});
+  for (Bytes& payload : now_.payloads) fill_bytes(payload, std::byte{0x11});
   std::ranges::fill(now_.ids, 0);
   std::ranges::fill(narrow_ids_, 0);
   std::ranges::fill(now_.weights, 3.0f);
@@ -262,12 +279,17 @@ void CpuMoe::make_results(std::uint32_t end) {
 
 void CpuMoe::check_rows(std::uint32_t end) {
   expect_rows_below(exchange_, *p_, end, output_.content(), wanted_.rows);
+  for (std::size_t i = 0; i < output_payloads_.size(); ++i)
+    expect_rows_below(exchange_, *p_, end, output_payloads_[i].content(), wanted_.payloads[i]);
 }
 
 void CpuMoe::check_guards() {
   for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_, &counts_, &offsets_, &source_tokens_,
                           &rank_prefix_, &input_, &expert_rows_, &residual_}) {
     if (const std::string damage = memory->damage(); !damage.empty()) throw std::runtime_error(damage);
+  }
+  for (Guarded& payload : output_payloads_) {
+    if (const std::string damage = payload.damage(); !damage.empty()) throw std::runtime_error(damage);
   }
   if (!forgotten_) expect_bytes(input_.content(), now_.rows, "rows that were given");
 }
@@ -277,6 +299,8 @@ void CpuMoe::check_neighbours() {
   expect_bytes_or_canaries(sources_.content(), wanted_.sources, "sources");
   expect_bytes_or_canaries(output_.content(), wanted_.rows, "rows");
   expect_bytes_or_canaries(output_scales_.content(), wanted_.scales, "scales");
+  for (std::size_t i = 0; i < output_payloads_.size(); ++i)
+    expect_bytes_or_canaries(output_payloads_[i].content(), wanted_.payloads[i], fmt::format("payload {}", i));
   expect_bytes_or_canaries(counts_.content(), std::as_bytes(std::span(wanted_.counts)), "counts");
   expect_bytes_or_canaries(offsets_.content(), std::as_bytes(std::span(wanted_.offsets)), "offsets");
 }
@@ -297,6 +321,8 @@ void CpuMoe::check_dispatch() {
   expect_bytes(weights_.content(), wanted_.weights, "weights");
   expect_bytes(output_.content(), wanted_.rows, "rows");
   expect_bytes(output_scales_.content(), wanted_.scales, "scales");
+  for (std::size_t i = 0; i < output_payloads_.size(); ++i)
+    expect_bytes(output_payloads_[i].content(), wanted_.payloads[i], fmt::format("payload {}", i));
 }
 
 void CpuMoe::check_combine() {

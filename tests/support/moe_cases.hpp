@@ -50,6 +50,7 @@ std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uin
 // The expected output of a rank's dispatch: unwritten rows are canaries of Guarded.
 struct Dispatched {
   Bytes rows, scales;
+  std::vector<Bytes> payloads;
   std::vector<std::int32_t> counts;  // by local expert
   // Empty if the layout does not have them.
   std::vector<std::int32_t> offsets;
@@ -104,6 +105,7 @@ class CpuMoe {
   bool forgotten_ = false;
   Guarded input_, output_, output_scales_, sources_, ids_, weights_, expert_rows_, residual_, result_;
   Guarded counts_, offsets_, source_tokens_, rank_prefix_;
+  std::vector<Guarded> output_payloads_;
 };
 
 // Makes the call on a CPU rank of the group and checks it.

@@ -17,6 +17,7 @@ Dispatched dispatched(const MoeExchange& exchange, const PreparedMoe& p) {
   const auto canaries = [](std::size_t bytes) { return Bytes(bytes, Guarded::kCanary); };
   Dispatched wanted{.rows = canaries(rows * row),
                     .scales = canaries(rows * rules.output_scale_bytes()),
+                    .payloads = {},
                     .counts = {},
                     .offsets = {},
                     .sources = canaries(by_rank ? 0 : rows * 4),
@@ -24,6 +25,7 @@ Dispatched dispatched(const MoeExchange& exchange, const PreparedMoe& p) {
                     .weights = canaries(joint && args.weighted ? rows * args.top_k * 4 : 0),
                     .source_tokens = {},
                     .rank_prefix = {}};
+  for (const std::uint32_t bytes : args.payload_bytes) wanted.payloads.push_back(canaries(rows * bytes));
   const auto put_word = [](Bytes& to, std::size_t at, auto value) { std::memcpy(&to[at * 4], &value, 4); };
   for (const Tokens& tokens : p.tokens) wanted.source_tokens.push_back(static_cast<std::int32_t>(tokens.count));
   const auto ranks = static_cast<std::uint32_t>(p.tokens.size());
@@ -46,6 +48,12 @@ Dispatched dispatched(const MoeExchange& exchange, const PreparedMoe& p) {
       std::copy_n(sent.begin(), row, wanted.rows.begin() + static_cast<std::ptrdiff_t>(to * row));
       for (std::size_t i = 0; i < scales; ++i) {
         wanted.scales[oracle::scale_place(rules, exchange.capacity(), rows, to, i)] = sent[row + i];
+      }
+      for (std::size_t i = 0; i < wanted.payloads.size(); ++i) {
+        const std::size_t bytes = args.payload_bytes[i];
+        const Bytes& given = p.tokens[arrivals[place].rank].payloads[i];
+        copy_bytes(std::span(given).subspan(arrivals[place].token * bytes, bytes),
+                   std::span(wanted.payloads[i]).subspan(to * bytes));
       }
       if (!by_rank) put_word(wanted.sources, to, source);
       row_of[source] = to;

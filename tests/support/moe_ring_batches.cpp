@@ -29,6 +29,7 @@ PreparedMoe with_other_rows(PreparedMoe p) {
   for (Tokens& tokens : p.tokens) {
     if (tokens.count == 0) continue;
     std::rotate(tokens.rows.begin(), tokens.rows.begin() + 2, tokens.rows.end());
+    for (Bytes& payload : tokens.payloads) std::rotate(payload.begin(), payload.begin() + 1, payload.end());
     if (!tokens.scales.empty()) std::rotate(tokens.scales.begin(), tokens.scales.begin() + 1, tokens.scales.end());
   }
   return p;

@@ -35,6 +35,8 @@ weft_dispatch_args c_of(const DispatchArgs& args) {
   c.mask_ids = args.mask_ids;
   c.rank_prefix = args.rank_prefix;
   c.again = c_of(args.again);
+  std::ranges::copy(args.payloads, c.payloads);
+  std::ranges::copy(args.output_payloads, c.output_payloads);
   fill_launch(c, args);
   return c;
 }
@@ -93,6 +95,8 @@ struct Definition {
     c.experts_of_rank = args.experts_of_rank.data();
     c.experts_of_rank_count = args.experts_of_rank.size();
     c.repeatable = args.repeatable;
+    c.payload_bytes = args.payload_bytes.data();
+    c.payload_bytes_count = args.payload_bytes.size();
   }
   std::vector<weft_expert_ranks> ranks;
   weft_moe_exchange_args c = init(weft_moe_exchange_args_init);

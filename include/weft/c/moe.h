@@ -23,6 +23,8 @@ const char* weft_row_layout_name(weft_row_layout layout);
 const char* weft_scale_order_name(weft_scale_order order);
 const char* weft_row_path_name(weft_row_path path);
 
+enum { WEFT_MOST_PAYLOADS = 4 };
+
 // The ranks that hold one expert.
 typedef struct weft_expert_ranks {
   const uint32_t* ranks;  // [count]
@@ -58,7 +60,9 @@ typedef struct weft_moe_exchange_args {
   const int32_t* experts_of_rank;  // [experts_of_rank_count]
   size_t experts_of_rank_count;
   weft_flag repeatable;
-  weft_flag reserved;  // 0
+  weft_flag reserved;             // 0
+  const uint32_t* payload_bytes;  // [payload_bytes_count]
+  size_t payload_bytes_count;
 } weft_moe_exchange_args;
 weft_code weft_moe_exchange_args_init(weft_moe_exchange_args* args, size_t size);
 
@@ -133,6 +137,8 @@ typedef struct weft_dispatch_args {
   int32_t* mask_ids;
   int32_t* rank_prefix;
   weft_dispatch_handle again;  // zeros: none
+  const void* payloads[WEFT_MOST_PAYLOADS];
+  void* output_payloads[WEFT_MOST_PAYLOADS];
 } weft_dispatch_args;
 weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size);
 

@@ -57,6 +57,8 @@ class Exchange:
         scales: torch.Tensor | None = None,
         rank_mask: torch.Tensor | None = None,
         again: torch.Tensor | None = None,
+        payloads: Sequence[torch.Tensor] = (),
+        output_payloads: Sequence[torch.Tensor] = (),
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
@@ -72,9 +74,10 @@ class Exchange:
         ids that follow is made here.
         """
         handle = torch.empty(4, dtype=torch.int64)
-        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again
+        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again, list(payloads)
         end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
-        operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
+        taken = *_in_order(outputs), list(output_payloads)
+        operators.call(operators.ops.dispatch.default, handle, *inputs, output, *taken, *end)
         return handle
 
     def dispatch_send(
@@ -86,6 +89,7 @@ class Exchange:
         scales: torch.Tensor | None = None,
         rank_mask: torch.Tensor | None = None,
         again: torch.Tensor | None = None,
+        payloads: Sequence[torch.Tensor] = (),
         tag: int = 0,
         discard: bool = False,
         rounds: int | Sequence[int] = 1,
@@ -96,7 +100,7 @@ class Exchange:
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
-        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again
+        inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again, list(payloads)
         end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
@@ -106,6 +110,7 @@ class Exchange:
         handle: torch.Tensor,
         output: torch.Tensor,
         *,
+        output_payloads: Sequence[torch.Tensor] = (),
         round: int = 0,
         tag: int = 0,
         blocks: int = 0,
@@ -114,7 +119,8 @@ class Exchange:
     ) -> None:
         """The second half: takes the outputs of dispatch."""
         end = self.number, operators.options(tag, blocks, threads), round
-        operators.call(operators.ops.dispatch_wait.default, handle, output, *_in_order(outputs), *end)
+        taken = *_in_order(outputs), list(output_payloads)
+        operators.call(operators.ops.dispatch_wait.default, handle, output, *taken, *end)
 
     def combine(
         self,

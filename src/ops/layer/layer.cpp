@@ -19,6 +19,8 @@ MoeLayer MoeLayer::create(const MoeExchange& exchange, const MoeLayerArgs& args)
   const std::uint32_t step = cast ? kScaleColumns : 8;
   require(args.intermediate != 0 && args.intermediate % step == 0 && args.intermediate <= 1u << 20,
           "intermediate: {} is not a multiple of {} between {} and {}", args.intermediate, step, step, 1u << 20);
+  require(state.args().payload_bytes.empty(), "exchange: it has {} payloads; a layer carries none",
+          state.args().payload_bytes.size());
   require(!state.args().weights_at_combine, "exchange: it takes weights at combine; a layer gives them at dispatch");
   return MoeLayer(std::make_shared<detail::LayerState>(exchange, exchange.group_, state, args));
 }

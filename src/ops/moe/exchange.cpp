@@ -156,8 +156,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
       detail::check_inputs(channel(), exchange_, args_);
     }
     if (phases == kSend) check_half(args_.tokens);
-    if (phases != kSend) detail::check_outputs(channel(), exchange_.shape(), args_, again);
-    if (phases == kJoined) detail::check_rows_apart(exchange_.shape(), args_);
+    if (phases != kSend) detail::check_outputs(channel(), exchange_, args_, again);
+    if (phases == kJoined) detail::check_rows_apart(exchange_, args_);
     if constexpr (phases != kWait) {
       rounds_ = detail::plan_dispatch_rounds(exchange_, args_.most_tokens, args_.rounds);
       exchange_.in_flight().check_nothing_sent(InFlight::Side::dispatch);
@@ -188,7 +188,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                       .rounds = of_grid.rounds,
                                       .tallies = grid.tallies,
                                       .compact = shape.layout == RowLayout::rank_compact,
-                                      .use = use()};
+                                      .use = use(),
+                                      .payloads = !exchange_.args().payload_bytes.empty()};
     const std::uint32_t map = phases != kWait ? args_.map : 0;  // a wait reads none
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot, ring_, map),
@@ -213,7 +214,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .local_ids = args_.output_ids,
                                                    .local_weights = args_.output_weights,
                                                    .rounds = sent_.rounds,
-                                                   .rank_prefix = args_.rank_prefix}),
+                                                   .rank_prefix = args_.rank_prefix,
+                                                   .sides = detail::side_payloads(exchange_.args(), shape, args_)}),
          .blocks = grid.blocks,
          .threads = grid.threads});
   }

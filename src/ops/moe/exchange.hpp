@@ -59,7 +59,7 @@ struct ExchangeShape {
   std::uint32_t input_packs;    // of a row as the caller gives it
   std::uint32_t scale_bytes;    // of a row as the caller gives it
   std::uint32_t groups;         // scales of a row that is cast
-  std::uint32_t payload_packs;  // of a row on the way, in front of scales or masks
+  std::uint32_t payload_packs;  // of a row on the way, in front of scales that Weft makes, or masks
   std::uint32_t segments;       // of a row that travels bit for bit
   std::uint32_t row_packs;      // of a row on the way, with scales or masks
   std::uint32_t combine_packs;
@@ -211,12 +211,17 @@ struct RoutingTables {
   }
 };
 
-// Fills the fields of the shape that follow from the others.
-constexpr void plan_row(ExchangeShape& shape) {
+// The packs that something beside a row takes on the way.
+constexpr std::uint32_t packs_beside(std::uint32_t bytes) {
+  return (bytes + 15) / 16;
+}
+
+// Fills the fields of the shape that follow from the others. `side_packs`: of all payloads beside a row.
+constexpr void plan_row(ExchangeShape& shape, std::uint32_t side_packs) {
   using Wire = Escaped<16>;
   const bool exact = shape.cast == RowCast::none;
   shape.groups = exact ? 0 : shape.columns / kScaleColumns;
-  shape.payload_packs = exact ? shape.input_packs + (shape.scale_bytes + 15) / 16 : shape.columns / 16;
+  shape.payload_packs = exact ? shape.input_packs + packs_beside(shape.scale_bytes) + side_packs : shape.columns / 16;
   shape.segments = exact ? (shape.payload_packs + Wire::kSegmentPacks - 1) / Wire::kSegmentPacks : 0;
   shape.row_packs = shape.payload_packs + (exact ? shape.segments * Wire::kMaskPacks : (shape.groups + 3) / 4);
 }
@@ -295,6 +300,17 @@ struct Rounds {
   }
 };
 
+// A payload beside a row (MoeExchangeArgs::payload_bytes).
+struct SidePayload {
+  const void* given;    // [tokens, bytes]
+  void* output;         // [rows, bytes]
+  std::uint32_t bytes;  // of a row
+  std::uint32_t end;    // of a row on the way, the pack behind it
+};
+struct SidePayloads {
+  SidePayload of[kMostPayloads];
+};
+
 struct DispatchWork {
   ExchangeView exchange;
   Phases phases;
@@ -320,6 +336,7 @@ struct DispatchWork {
   float* local_weights;
   Rounds rounds = {};  // from here on: kernels that do not use it do not read it ahead
   std::int32_t* rank_prefix = nullptr;
+  SidePayloads sides = {};
 };
 
 // Weights that are given to combine. Calls by slots and by a ring have one place for them.

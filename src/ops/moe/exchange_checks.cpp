@@ -1,8 +1,11 @@
 #include "ops/moe/exchange_checks.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
+#include <span>
 
 #include "comm/arguments.hpp"
 #include "ops/moe/exchange_grid.hpp"
@@ -26,10 +29,28 @@ void check_host_words(const GroupState& group, const char* name, const std::uint
 Extent dense(const char* name, const void* data, std::size_t rows, std::size_t row_bytes) {
   return extent_of({.name = name, .data = data, .rows = rows, .width = row_bytes, .stride = 0});
 }
-void check_apart(const Extent& written, std::initializer_list<Extent> others) {
+void check_apart(const Extent& written, std::span<const Extent> others) {
   if (written.data == nullptr) return;
   for (const Extent& other : others)
     if (other.data != nullptr) check_overlap(written, other, kNowhere);
+}
+void check_apart(const Extent& written, std::initializer_list<Extent> others) {
+  check_apart(written, std::span(others.begin(), others.size()));
+}
+
+constexpr const char* kPayloads[] = {"payloads[0]", "payloads[1]", "payloads[2]", "payloads[3]"};
+constexpr const char* kOutputPayloads[] = {"output_payloads[0]", "output_payloads[1]", "output_payloads[2]",
+                                           "output_payloads[3]"};
+static_assert(std::size(kPayloads) == kMostPayloads && std::size(kOutputPayloads) == kMostPayloads);
+
+// `has`: payloads of the exchange. `needed`: rows are read or written there.
+template <class Data>
+void check_payloads(const GroupState& group, const char* const (&names)[kMostPayloads],
+                    const std::array<Data*, kMostPayloads>& data, std::size_t has, bool needed) {
+  for (std::size_t i = 0; i < kMostPayloads; ++i) {
+    require(i < has || data[i] == nullptr, "{}: not null, and the exchange has {} payloads", names[i], has);
+    if (i < has && needed) check_tensor(group, names[i], data[i], 4);
+  }
 }
 
 }  // namespace
@@ -40,7 +61,8 @@ void check_exchange_blocks(const GroupState& group, const char* name, int blocks
   require(!ring || blocks <= most, "{}: {} is not 0 or between 2 and {} on the ring path", name, blocks, most);
 }
 
-void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args, bool again) {
+void check_outputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args, bool again) {
+  const ExchangeShape& shape = exchange.shape();
   const bool by_rank = shape.layout == RowLayout::rank_major, compact = shape.layout == RowLayout::rank_compact;
   const bool joint = has_joint_rows(shape.layout), scaled = shape.scale_bytes != 0 || shape.groups != 0;
   const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
@@ -50,6 +72,7 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
     check("output", args.output, 16, true);
     check("output_scales", args.output_scales, 4, scaled);
   }
+  check_payloads(group, kOutputPayloads, args.output_payloads, exchange.args().payload_bytes.size(), shape.local != 0);
   check("source_wait_ns", args.source_wait_ns, 8, false);
   if (again) return;
   const auto forbid = [&](const char* name, const void* data, bool forbidden) {
@@ -75,13 +98,17 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
 namespace {
 
 // Its ids are written before the kernel that reads the other inputs.
-void check_mask_apart(const ExchangeShape& shape, const DispatchArgs& args) {
+void check_mask_apart(const ExchangeState& exchange, const DispatchArgs& args) {
+  const ExchangeShape& shape = exchange.shape();
   const std::size_t entries = sizeof(std::int32_t) * shape.top_k;
-  check_apart(dense("mask_ids", args.mask_ids, args.tokens, entries),
-              {dense("rank_mask", args.rank_mask, args.tokens, shape.top_k),
-               dense("input", args.input, args.tokens, std::size_t{shape.input_packs} * sizeof(Pack)),
-               dense("scales", args.scales, args.tokens, shape.scale_bytes),
-               dense("topk_weights", args.topk_weights, args.tokens, entries)});
+  const Extent ids = dense("mask_ids", args.mask_ids, args.tokens, entries);
+  check_apart(ids, {dense("rank_mask", args.rank_mask, args.tokens, shape.top_k),
+                    dense("input", args.input, args.tokens, std::size_t{shape.input_packs} * sizeof(Pack)),
+                    dense("scales", args.scales, args.tokens, shape.scale_bytes),
+                    dense("topk_weights", args.topk_weights, args.tokens, entries)});
+  const std::vector<std::uint32_t>& bytes = exchange.args().payload_bytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    check_apart(ids, {dense(kPayloads[i], args.payloads[i], args.tokens, bytes[i])});
 }
 
 // Whether an id of the exchange is a rank, and a token may name all of them.
@@ -115,13 +142,14 @@ void check_inputs(const GroupState& group, const ExchangeState& exchange, const 
   require(args.map < exchange.args().maps, "map: {} is not between 0 and {}", args.map, exchange.args().maps - 1);
   const std::uint32_t most = args.most_tokens != 0 ? args.most_tokens : shape.tokens;
   require(args.tokens <= most, "tokens: {} is not between 0 and {}", args.tokens, most);
+  check_payloads(group, kPayloads, args.payloads, exchange.args().payload_bytes.size(), args.tokens != 0);
   if (args.tokens == 0) return;
   check_tensor(group, "input", args.input, 16);
   if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
   if (args.again != DispatchHandle{}) return;
   check_ids(group, exchange.args(), args);
   if (shape.carries_weights) check_tensor(group, "topk_weights", args.topk_weights, 4);
-  if (args.rank_mask != nullptr) check_mask_apart(shape, args);
+  if (args.rank_mask != nullptr) check_mask_apart(exchange, args);
 }
 
 void check_again(const ExchangeState& exchange, const DispatchArgs& args, bool kept) {
@@ -137,25 +165,33 @@ void check_again(const ExchangeState& exchange, const DispatchArgs& args, bool k
 }
 
 // Warps read the caller's rows while others store rows of the output.
-void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args) {
+void check_rows_apart(const ExchangeState& exchange, const DispatchArgs& args) {
+  const ExchangeShape& shape = exchange.shape();
   const bool casts = shape.cast != RowCast::none;
   const std::size_t given_row = std::size_t{shape.input_packs} * sizeof(Pack), ids = args.topk_ids_are_i64 ? 8 : 4;
   const std::size_t scale_row =
       casts ? shape.groups * (scales_are_bytes(shape.cast) ? 1 : sizeof(float)) : shape.scale_bytes;
   const std::uint32_t made = shape.local != 0 ? shape.rows : 0;
-  const Extent rows = dense("output", args.output, made, casts ? shape.columns : given_row);
-  const Extent scales = dense("output_scales", args.output_scales, made, scale_row);
   const float* const weights = shape.carries_weights ? args.topk_weights : nullptr;
-  for (const Extent& written : {rows, scales}) {
-    check_apart(written, {dense("input", args.input, args.tokens, given_row),
-                          dense("scales", args.scales, args.tokens, shape.scale_bytes)});
-    if (args.again != DispatchHandle{}) continue;  // which reads rows alone
-    check_apart(written, {dense("topk_ids", args.topk_ids, args.tokens, shape.top_k * ids),
-                          dense("rank_mask", args.rank_mask, args.tokens, shape.top_k),
-                          dense("mask_ids", args.mask_ids, args.tokens, shape.top_k * sizeof(std::int32_t)),
-                          dense("topk_weights", weights, args.tokens, shape.top_k * sizeof(float))});
+  Extent given[2 + kMostPayloads] = {dense("input", args.input, args.tokens, given_row),
+                                     dense("scales", args.scales, args.tokens, shape.scale_bytes)};
+  Extent written[2 + kMostPayloads] = {dense("output", args.output, made, casts ? shape.columns : given_row),
+                                       dense("output_scales", args.output_scales, made, scale_row)};
+  std::size_t count = 2;
+  for (std::size_t i = 0; const std::uint32_t bytes : exchange.args().payload_bytes) {
+    given[count] = dense(kPayloads[i], args.payloads[i], args.tokens, bytes);
+    written[count] = dense(kOutputPayloads[i], args.output_payloads[i], made, bytes);
+    ++i, ++count;
   }
-  check_apart(rows, {scales});
+  for (std::size_t i = 0; i < count; ++i) {
+    check_apart(written[i], std::span(given, count));
+    check_apart(written[i], std::span(written + i + 1, count - i - 1));
+    if (args.again != DispatchHandle{}) continue;  // which reads rows alone
+    check_apart(written[i], {dense("topk_ids", args.topk_ids, args.tokens, shape.top_k * ids),
+                             dense("rank_mask", args.rank_mask, args.tokens, shape.top_k),
+                             dense("mask_ids", args.mask_ids, args.tokens, shape.top_k * sizeof(std::int32_t)),
+                             dense("topk_weights", weights, args.tokens, shape.top_k * sizeof(float))});
+  }
 }
 
 void check_combine_weights(const ExchangeState& exchange, const CombineArgs& args) {

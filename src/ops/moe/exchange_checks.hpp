@@ -11,12 +11,13 @@ void check_exchange_blocks(const GroupState& group, const char* name, int blocks
 
 // Outputs that the layout needs must be there. Other outputs are optional if the layout has them. `again`: the dispatch
 // is made again, and writes rows alone.
-void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args, bool again);
+void check_outputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args, bool again);
 void check_inputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args);
 // Checks a dispatch that is made again. `kept`: the call is made later, by replays.
 void check_again(const ExchangeState& exchange, const DispatchArgs& args, bool kept);
-// In a joined call, whose kernel reads and writes at once: no rows and scales of the output lie in another tensor.
-void check_rows_apart(const ExchangeShape& shape, const DispatchArgs& args);
+// In a joined call, whose kernel reads and writes at once: no rows, scales and payloads of the output lie in another
+// tensor.
+void check_rows_apart(const ExchangeState& exchange, const DispatchArgs& args);
 // The same of a joined combine, whose output may be its residual.
 void check_rows_apart(const ExchangeState& exchange, const CombineArgs& args);
 

@@ -27,7 +27,8 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args) {
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
   const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity
                                                                    : std::size_t{shape.rows};
-  memory.output = rows * (row.bytes + row.scale_bytes + (by_rank ? args.top_k * entry : 0));
+  memory.output =
+      rows * (row.bytes + row.scale_bytes + detail::side_sizes(args).bytes + (by_rank ? args.top_k * entry : 0));
   memory.ring_rows = shape.ring_rows;
   memory.half_tokens = std::min(args.tokens, std::max(shape.ring_rows, shape.slots));
   return memory;

@@ -17,7 +17,7 @@ constexpr std::uint32_t element_bytes(RowType type) {
   return type == RowType::fp8 ? 1 : 2;
 }
 
-// The bytes of one row of dispatch's output, and of its scales.
+// The bytes of one row of dispatch's output, and of the scales beside it.
 struct OutputRow {
   std::size_t bytes, scale_bytes;
 };
@@ -26,6 +26,20 @@ inline OutputRow output_row(const MoeExchangeArgs& args) {
   const std::size_t groups = args.hidden / kScaleColumns;
   if (!scales_are_bytes(args.cast)) return {args.hidden, groups * sizeof(float)};
   return {args.hidden, args.scale_order == ScaleOrder::columns ? (groups + 3) / 4 * 4 : groups};
+}
+
+// The bytes, and on the way the packs, of all payloads of one row.
+struct SideSizes {
+  std::size_t bytes = 0;
+  std::uint32_t packs = 0;
+};
+inline SideSizes side_sizes(const MoeExchangeArgs& args) {
+  SideSizes all;
+  for (const std::uint32_t bytes : args.payload_bytes) {
+    all.bytes += bytes;
+    all.packs += packs_beside(bytes);
+  }
+  return all;
 }
 
 // The homes of the experts of an exchange, and how many each rank has.
@@ -163,7 +177,7 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   shape.input_packs = args.hidden * element_bytes(args.type) / 16;
   shape.scale_bytes = args.scale_bytes;
   shape.cast = args.cast;
-  plan_row(shape);
+  plan_row(shape, side_sizes(args).packs);
   shape.slots = slots(args);
   shape.source_rows = args.tokens;
   shape.ring_rows = ring_rows(ranks, args);
@@ -175,6 +189,17 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   shape.carries_weights = args.weighted && !args.weights_at_combine;
   shape.drop = args.overflow == Overflow::drop;
   return shape;
+}
+
+// The payloads of a dispatch, in the form that kernels take.
+inline SidePayloads side_payloads(const MoeExchangeArgs& of, const ExchangeShape& shape, const DispatchArgs& args) {
+  SidePayloads all{};
+  std::uint32_t end = shape.input_packs + packs_beside(shape.scale_bytes);
+  for (std::size_t i = 0; i < of.payload_bytes.size(); ++i) {
+    end += packs_beside(of.payload_bytes[i]);
+    all.of[i] = {args.payloads[i], args.output_payloads[i], of.payload_bytes[i], end};
+  }
+  return all;
 }
 
 // The channel of dispatch or of combine, whose region has so many bytes.

@@ -18,6 +18,7 @@ namespace {
 constexpr std::uint32_t kMostHidden = 1u << 20;
 constexpr std::uint32_t kMostAlignment = 1024;
 constexpr std::uint32_t kMostMaps = 1024;
+constexpr std::uint32_t kMostSideBytes = 4096;  // of scales and payloads, beyond 4 for each column
 
 // The values that all ranks of a group must share, as bytes to compare.
 struct AgreedExchange {
@@ -33,6 +34,7 @@ struct AgreedExchange {
   RowPath path;
   std::uint32_t ring_rows, slot_tokens;
   bool repeatable;
+  std::uint32_t payload_bytes[kMostPayloads];
 };
 
 std::string describe(const AgreedExchange& a) {
@@ -41,17 +43,30 @@ std::string describe(const AgreedExchange& a) {
       "rank_of_expert {:08x}, maps {}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, "
       "weighted {}, "
       "weights_at_combine {}, "
-      "path {}, ring_rows {}, slot_tokens {}, repeatable {}",
+      "path {}, ring_rows {}, slot_tokens {}, repeatable {}, payload_bytes {}",
       a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map, a.maps,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
       name(a.combine_type), static_cast<int>(a.overflow), a.weighted, a.weights_at_combine, name(a.path), a.ring_rows,
-      a.slot_tokens, a.repeatable);
+      a.slot_tokens, a.repeatable, fmt::join(a.payload_bytes, " "));
 }
 
 std::vector<ExpertMap> all_maps(std::uint32_t ranks, const MoeExchangeArgs& args) {
   std::vector<ExpertMap> maps;
   for (std::uint32_t map = 0; map < args.maps; ++map) maps.push_back(map_experts(ranks, args, map));
   return maps;
+}
+
+void check_payloads(const MoeExchangeArgs& args) {
+  constexpr const char* kName = "MoeExchangeArgs::payload_bytes";
+  check_argument(args.payload_bytes.size() <= kMostPayloads, "MoeExchangeArgs::payload_bytes's length",
+                 args.payload_bytes.size(), fmt::format("{} at most", kMostPayloads));
+  std::uint64_t left = std::uint64_t{args.hidden} * 4 + kMostSideBytes - args.scale_bytes;
+  for (const std::uint32_t bytes : args.payload_bytes) {
+    check_argument(args.cast == RowCast::none, kName, bytes, "absent, and rows that are cast have no payloads");
+    check_argument(bytes != 0 && bytes % 4 == 0 && bytes <= left, kName, bytes,
+                   fmt::format("a multiple of 4 between 4 and {}", left));
+    left -= bytes;
+  }
 }
 
 }  // namespace
@@ -98,6 +113,7 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
                  args.scale_bytes, "a multiple of 4 up to 4 per column");
   check_argument(args.scale_bytes == 0 || args.type == RowType::fp8, "MoeExchangeArgs::scale_bytes", args.scale_bytes,
                  "0, and only fp8 rows come with scales");
+  check_payloads(args);
   check_argument(args.layout <= RowLayout::rank_compact, "MoeExchangeArgs::layout", static_cast<int>(args.layout),
                  choices(RowLayout::rank_compact));
   check_argument(!args.weights_at_combine || (args.weighted && !has_joint_rows(args.layout)),
@@ -223,6 +239,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeE
   mine.ring_rows = args.ring_rows;
   mine.slot_tokens = args.slot_tokens;
   mine.repeatable = args.repeatable;
+  std::ranges::copy(args.payload_bytes, mine.payload_bytes);
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
   // Every rank looks at all of them, so all ranks throw if any does.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

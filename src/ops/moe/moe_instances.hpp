@@ -20,9 +20,14 @@ template <RowType type, ScaleOrder order, bool rounds, bool tallies = false>
 using DispatchOfCast =
     Instance<MoeDispatch<CastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16, order>, rounds, tallies>,
              DispatchQuery{type, RowCast::fp8, order, false, rounds, tallies}>;
-template <bool rounds, bool tallies = false>
-using DispatchOfBits = Instance<MoeDispatch<ExactRow, rounds, tallies>,
-                                DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, false, rounds, tallies}>;
+constexpr DispatchQuery bits_query(bool ring, bool rounds, bool tallies, bool compact, RoutingUse use, bool payloads) {
+  return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, tallies, compact, use, payloads};
+}
+template <bool payloads>
+using TensorsOfBits = std::conditional_t<payloads, RowWithPayloads, RowAndScales>;
+template <bool rounds, bool tallies = false, bool payloads = false>
+using DispatchOfBits = Instance<MoeDispatch<ExactRow<TensorsOfBits<payloads>>, rounds, tallies>,
+                                bits_query(false, rounds, tallies, false, RoutingUse::once, payloads)>;
 template <DataType type, std::uint32_t ranks_at_once, bool late, bool rounds = false>
 using CombineOf =
     Instance<MoeCombine<type, ranks_at_once, late, rounds>, CombineQuery{type, ranks_at_once, false, late, rounds}>;
@@ -32,20 +37,18 @@ template <RowType type, bool rounds, bool compact = false>
 using RingDispatchOfCast =
     Instance<RingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>, rounds, compact>,
              DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true, rounds, false, compact}>;
-template <bool rounds, bool compact = false>
-using RingDispatchOfBits =
-    Instance<RingDispatch<RingExactRow, rounds, compact>,
-             DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true, rounds, false, compact}>;
+template <bool rounds, bool compact = false, bool payloads = false>
+using RingDispatchOfBits = Instance<RingDispatch<RingExactRow<TensorsOfBits<payloads>>, rounds, compact>,
+                                    bits_query(true, rounds, false, compact, RoutingUse::once, payloads)>;
 template <class Row, RoutingUse use, bool compact>
 using RepeatableDispatch = std::conditional_t<use == RoutingUse::known, MoeRingAgain<Row>, MoeRingNoted<Row, compact>>;
 template <RowType type, RoutingUse use, bool compact = false>
 using RepeatableDispatchOfCast =
     Instance<RepeatableDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>, use, compact>,
              DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true, false, false, compact, use}>;
-template <RoutingUse use, bool compact = false>
-using RepeatableDispatchOfBits =
-    Instance<RepeatableDispatch<RingExactRow, use, compact>,
-             DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true, false, false, compact, use}>;
+template <RoutingUse use, bool compact = false, bool payloads = false>
+using RepeatableDispatchOfBits = Instance<RepeatableDispatch<RingExactRow<TensorsOfBits<payloads>>, use, compact>,
+                                          bits_query(true, false, false, compact, use, payloads)>;
 template <DataType type, bool late, bool rounds = false>
 using RingCombineOf = Instance<MoeRingCombine<type, late, rounds>, CombineQuery{type, 4, true, late, rounds}>;
 
@@ -77,7 +80,10 @@ struct MoeFamily {
       RepeatableDispatchOfCast<RowType::bf16, RoutingUse::known>,
       RepeatableDispatchOfCast<RowType::f16, RoutingUse::noted>,
       RepeatableDispatchOfCast<RowType::f16, RoutingUse::noted, true>,
-      RepeatableDispatchOfCast<RowType::f16, RoutingUse::known>>;
+      RepeatableDispatchOfCast<RowType::f16, RoutingUse::known>, DispatchOfBits<false, false, true>,
+      DispatchOfBits<true, false, true>, DispatchOfBits<false, true, true>, RingDispatchOfBits<true, false, true>,
+      RepeatableDispatchOfBits<RoutingUse::noted, false, true>, RepeatableDispatchOfBits<RoutingUse::noted, true, true>,
+      RepeatableDispatchOfBits<RoutingUse::known, false, true>>;
 };
 
 }  // namespace weft::detail

@@ -28,14 +28,25 @@ struct DispatchQuery {
   bool tallies = false;
   bool compact = false;  // RowLayout::rank_compact; by a ring, in one round
   RoutingUse use = RoutingUse::once;
+  bool payloads = false;  // MoeExchangeArgs::payload_bytes; not with a cast
 
   using Work = DispatchWork;
   constexpr bool operator==(const DispatchQuery&) const = default;
-  // Rows that are not cast travel bit for bit, whatever their type.
+  // Rows that are not cast travel bit for bit, whatever their type. With payloads a kernel by the ring that notes its
+  // routing serves those that need not, too.
   constexpr DispatchQuery key() const {
     const bool by_tallies = tallies && !ring && !rounds, by_rows = compact && use != RoutingUse::known;
+    const bool notes = payloads && ring && !rounds && use == RoutingUse::once;
     if (cast == RowCast::none)
-      return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring, rounds, by_tallies, by_rows, use};
+      return {.type = RowType::bf16,
+              .cast = RowCast::none,
+              .order = ScaleOrder::rows,
+              .ring = ring,
+              .rounds = rounds,
+              .tallies = by_tallies,
+              .compact = by_rows,
+              .use = notes ? RoutingUse::noted : use,
+              .payloads = payloads};
     return {.type = type == RowType::bf16 ? RowType::bf16 : RowType::f16,
             .cast = RowCast::fp8,
             .order = ring ? ScaleOrder::rows : order,

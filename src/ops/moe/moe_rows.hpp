@@ -160,8 +160,78 @@ struct CastRow : Fp8Cast<type> {
   }
 };
 
-// Any bytes, unread: rows of every type, and scales that came with them. An item is a column of a segment
-// (wire/escaped.hpp).
+// Any bytes, unread: rows of every type, and scales that came with them. Pack `i` of the row, then of its scales, in
+// two tensors. `given`: of dispatch's inputs. `made`: of its outputs.
+struct RowAndScales {
+  Packs row;
+  RaggedPacks scales;
+  std::uint32_t row_packs;
+
+  WEFT_FN RowAndScales(const ExchangeShape& shape, const void* rows, const void* scale_rows, std::uint64_t index)
+      : row(static_cast<const std::byte*>(rows) + index * shape.input_packs * 16, shape.input_packs * 4),
+        scales(static_cast<const std::byte*>(scale_rows) + index * shape.scale_bytes, shape.scale_bytes / 4),
+        row_packs(shape.input_packs) {}
+  static WEFT_FN RowAndScales given(const DispatchWork& work, std::uint64_t index) {
+    return {work.exchange.shape, work.input, work.scales, index};
+  }
+  static WEFT_FN RowAndScales made(const DispatchWork& work, std::uint64_t index) {
+    return {work.exchange.shape, work.output, work.output_scales, index};
+  }
+  WEFT_FN Pack load(std::uint32_t i) const { return i < row_packs ? row.load(i) : scales.load(i - row_packs); }
+  WEFT_FN void store(std::uint32_t i, const Pack& pack) const {
+    if (i < row_packs) {
+      row.store(i, pack);
+    } else {
+      scales.store(i - row_packs, pack);
+    }
+  }
+};
+
+// The same with payloads behind the scales, each in a tensor of its own. Its kernels are others, so that those of
+// calls without payloads stay small.
+struct RowWithPayloads {
+  RowAndScales front;
+  const SidePayload* sides;
+  std::uint64_t index;
+  bool output;
+
+  static WEFT_FN RowWithPayloads given(const DispatchWork& work, std::uint64_t index) {
+    return {RowAndScales::given(work, index), work.sides.of, index, false};
+  }
+  static WEFT_FN RowWithPayloads made(const DispatchWork& work, std::uint64_t index) {
+    return {RowAndScales::made(work, index), work.sides.of, index, true};
+  }
+  WEFT_FN Pack load(std::uint32_t i) const {
+    if (i < front_packs()) return front.load(i);
+    const Side side = find(i);
+    return side.row.load(side.pack);
+  }
+  WEFT_FN void store(std::uint32_t i, const Pack& pack) const {
+    if (i < front_packs()) return front.store(i, pack);
+    const Side side = find(i);
+    side.row.store(side.pack, pack);
+  }
+
+ private:
+  struct Side {
+    RaggedPacks row;
+    std::uint32_t pack;
+  };
+  WEFT_FN std::uint32_t front_packs() const {
+    return front.row_packs + static_cast<std::uint32_t>(front.scales.packs());
+  }
+  // `i`: a pack of the row on the way, so one of them has it.
+  WEFT_FN Side find(std::uint32_t i) const {
+    const SidePayload* side = sides;
+    std::uint32_t begin = front_packs();
+    for (; i >= side->end; ++side) begin = side->end;
+    const void* const rows = output ? side->output : side->given;
+    return {RaggedPacks(static_cast<const std::byte*>(rows) + index * side->bytes, side->bytes / 4), i - begin};
+  }
+};
+
+// Rows that travel bit for bit; `Tensors` has their packs. An item is a column of a segment (wire/escaped.hpp).
+template <class Tensors>
 struct ExactRow {
   static constexpr std::uint32_t kItemsAtOnce = 1;
   static constexpr std::uint32_t kRowsAtOnce = 1;
@@ -174,26 +244,6 @@ struct ExactRow {
   static WEFT_FN std::uint32_t items(const ExchangeShape& shape) {
     return shape.segments * kColumns;
   }
-
-  // Pack `i` of the row, then of its scales, in two tensors.
-  struct Source {
-    Packs row;
-    RaggedPacks scales;
-    std::uint32_t row_packs;
-
-    WEFT_FN Source(const ExchangeShape& shape, const void* rows, const void* scale_rows, std::uint64_t index)
-        : row(static_cast<const std::byte*>(rows) + index * shape.input_packs * 16, shape.input_packs * 4),
-          scales(static_cast<const std::byte*>(scale_rows) + index * shape.scale_bytes, shape.scale_bytes / 4),
-          row_packs(shape.input_packs) {}
-    WEFT_FN Pack load(std::uint32_t i) const { return i < row_packs ? row.load(i) : scales.load(i - row_packs); }
-    WEFT_FN void store(std::uint32_t i, const Pack& pack) const {
-      if (i < row_packs) {
-        row.store(i, pack);
-      } else {
-        scales.store(i - row_packs, pack);
-      }
-    }
-  };
 
   struct Column {
     std::uint32_t first;  // pack
@@ -216,7 +266,7 @@ struct ExactRow {
   template <class T>
   static WEFT_FN Given<T> read(const DispatchWork& work, std::uint32_t token, std::uint32_t item) {
     const ExchangeShape& shape = work.exchange.shape;
-    const Source source(shape, work.input, work.scales, token);
+    const Tensors source = Tensors::given(work, token);
     const Column column = column_of(shape, item);
     Given<T> given{};
     WEFT_UNROLL
@@ -289,7 +339,7 @@ struct ExactRow {
     WEFT_UNROLL
     for (const std::uint32_t row : to) {
       if (row == kNone) continue;
-      const Source output(shape, work.output, work.output_scales, row);
+      const Tensors output = Tensors::made(work, row);
       WEFT_UNROLL
       for (std::uint32_t d = 0; d < kDepth; ++d) {
         if (d < column.depth) output.store(column.pack(d), moving.pack[d]);

@@ -188,7 +188,8 @@ struct RingCastRow : CastRow<type, ScaleOrder::rows> {
   };
 };
 
-// Any bytes, unread: rows of every type, and scales that came with them behind the row.
+// Any bytes, unread: rows of every type, and behind the row what came with it, as `Tensors` has it (moe_rows.hpp).
+template <class Tensors>
 struct RingExactRow {
   template <class T>
   static constexpr std::uint32_t kPiecePacks = items_of_piece<T>(1) * T::kLanes;
@@ -200,7 +201,7 @@ struct RingExactRow {
     return static_cast<const Pack*>(work.input) + std::uint64_t{token} * work.exchange.shape.input_packs;
   }
   static WEFT_FN bool is_given(const ExchangeShape& shape, std::uint32_t pack) { return pack < shape.input_packs; }
-  // Puts the scales behind the row.
+  // Puts scales and payloads behind the row.
   template <StagedTeam T>
   static WEFT_FN void finish(T& team, const DispatchWork& work, std::uint32_t token, std::uint32_t lane,
                              std::uint32_t place, std::uint32_t first) {
@@ -208,7 +209,7 @@ struct RingExactRow {
     const std::uint32_t end =
         first + kPiecePacks<T> < shape.payload_packs ? first + kPiecePacks<T> : shape.payload_packs;
     if (end <= shape.input_packs) return;
-    const ExactRow::Source source(shape, work.input, work.scales, token);
+    const Tensors source = Tensors::given(work, token);
     for (std::uint32_t i = (first > shape.input_packs ? first : shape.input_packs) + lane; i < end; i += T::kLanes) {
       team.stage(place, i - first, source.load(i));
     }
@@ -224,7 +225,7 @@ struct RingExactRow {
     return static_cast<Pack*>(work.output) + std::uint64_t{row} * work.exchange.shape.input_packs;
   }
   static WEFT_FN void put_rest(const DispatchWork& work, std::uint32_t row, std::uint32_t i, const Pack& pack) {
-    ExactRow::Source(work.exchange.shape, work.output, work.output_scales, row).store(i, pack);
+    Tensors::made(work, row).store(i, pack);
   }
   template <StagedTeam T>
   static WEFT_FN void put_scales(T&, const DispatchWork&, std::uint32_t, std::uint32_t) {}

@@ -120,7 +120,17 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                     prefix = pieces.take(compact ? std::size_t{setup_.ranks} * setup_.ranks * 4 : 0),
                     local_ids = pieces.take(entries * 4), local_weights = pieces.take(entries * 4),
                     host_counts = pieces.take(host_words * 8);
+  const std::vector<std::uint32_t>& payload_bytes = setup_.exchange.payload_bytes;
+  std::vector<std::size_t> payloads, output_payloads;
+  for (const std::uint32_t bytes : payload_bytes) payloads.push_back(pieces.take(std::size_t{tokens} * bytes));
+  for (const std::uint32_t bytes : payload_bytes) output_payloads.push_back(pieces.take(rows * bytes));
   const Mapped at = map(make_tensors(call, rank, pieces.end));
+  // Puts the payloads behind the scales of a row into its places among all rows.
+  const auto put_payloads = [&](std::vector<std::uint32_t>& words, const std::vector<std::size_t>& to,
+                                std::size_t number, const std::byte* from) {
+    for (std::size_t i = 0; i < to.size(); from += payload_bytes[i], ++i)
+      at.put(words, to[i] + number * payload_bytes[i], from, payload_bytes[i]);
+  };
   Tensors& t = tensors(call, rank);
   t.output_offset = at.skew + output;
 
@@ -128,6 +138,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const Bytes bytes = given_row(setup_, shape, call, rank, token);
     at.put(t.initial, input + token * given, bytes.data(), given);
     at.put(t.initial, scales + std::size_t{token} * shape.scale_bytes, bytes.data() + given, shape.scale_bytes);
+    put_payloads(t.initial, payloads, token, bytes.data() + given + shape.scale_bytes);
   }
   const std::vector<std::int32_t> narrow(ids.begin(), ids.end());
   const bool again = spec.again >= 0;  // reads and writes rows alone
@@ -175,6 +186,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       for (std::size_t i = 0; i < scale; ++i) {
         at.put(t.expected, output_scales + scale_place(shape, *to, i), &bytes[row + i], 1);
       }
+      put_payloads(t.expected, output_payloads, *to, bytes.data() + row + scale);
       const std::uint32_t source = arrival.rank * shape.source_rows + arrival.token;
       if (!by_rank) note(sources + *to * 4, &source);
       row_of_token[source] = *to;
@@ -215,6 +227,11 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   }
   const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
   const auto floats = reinterpret_cast<const float*>(at.memory + weights);
+  DispatchArgs of_payloads;
+  for (std::size_t i = 0; i < payload_bytes.size(); ++i) {
+    of_payloads.payloads[i] = at.memory + payloads[i];
+    of_payloads.output_payloads[i] = at.memory + output_payloads[i];
+  }
   detail::DispatchWork work{
       .exchange = exchange,
       .phases = spec.phases,
@@ -237,7 +254,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       .local_ids = joint ? words(local_ids) : nullptr,
       .local_weights = reinterpret_cast<float*>(words(local_weights)),
       .rounds = rounds_of(spec, shape.most_local),
-      .rank_prefix = words(prefix)};
+      .rank_prefix = words(prefix),
+      .sides = detail::side_payloads(setup_.exchange, shape, of_payloads)};
   const detail::RoutingUse use = again                        ? detail::RoutingUse::known
                                  : setup_.exchange.repeatable ? detail::RoutingUse::noted
                                                               : detail::RoutingUse::once;
@@ -249,7 +267,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                                       .rounds = work.rounds.count != 1,
                                       .tallies = work.phases.has(0) && world_.grid(call, rank).tallies,
                                       .compact = compact,
-                                      .use = use};
+                                      .use = use,
+                                      .payloads = !payload_bytes.empty()};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();

@@ -7,6 +7,7 @@ namespace {
 // Which instances set-ups run.
 constexpr bool is_simulated(const detail::DispatchQuery& query, unsigned lanes) {
   if (query.tallies && query.order == ScaleOrder::columns) return false;
+  if (query.payloads && lanes == 8) return false;
   if (query.type != RowType::bf16 || (query.rounds && !query.ring && query.cast != RowCast::none)) return false;
   // Columns, and casts in a ring, are for lanes that share a scale (CastRow::kSharers).
   return lanes == 8 || query.cast == RowCast::none || (query.order == ScaleOrder::rows && !query.ring);

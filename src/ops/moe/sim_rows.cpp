@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "ops/moe/exchange_shape.hpp"
 #include "ops/moe/moe_rows.hpp"
 #include "sim/all_reduce.hpp"
 
@@ -12,12 +13,13 @@ using detail::ExchangeShape;
 
 Bytes given_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
   const std::size_t row = input_row_bytes(shape);
-  Bytes bytes(row + shape.scale_bytes);
+  const std::size_t beside = shape.scale_bytes + detail::side_sizes(setup.exchange).bytes;
+  Bytes bytes(row + beside);
   for (std::size_t i = 0; i < row / 2; ++i) {
     const std::uint64_t bits = element_bits(setup.payload, DataType::bf16, call, rank, token * row / 2 + i);
     std::memcpy(&bytes[2 * i], &bits, 2);
   }
-  for (std::size_t i = 0; i < shape.scale_bytes / 4; ++i) {
+  for (std::size_t i = 0; i < beside / 4; ++i) {
     const std::uint64_t bits = element_bits(setup.payload, DataType::f32, call, rank, (token + 1) * 7'919 + i);
     std::memcpy(&bytes[row + 4 * i], &bits, 4);
   }

@@ -36,7 +36,7 @@ inline std::size_t scale_place(const detail::ExchangeShape& shape, std::size_t r
   return first * bytes + (byte / 4 * together + row - first) * 4 + byte % 4;
 }
 
-// A row in its input form, with its scales behind it, and in its output form.
+// A row in its input form, with its scales and then its payloads behind it, and in its output form.
 Bytes given_row(const Setup& setup, const detail::ExchangeShape& shape, unsigned call, unsigned rank,
                 std::uint32_t token);
 Bytes sent_row(const Setup& setup, const detail::ExchangeShape& shape, unsigned call, unsigned rank,

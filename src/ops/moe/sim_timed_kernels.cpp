@@ -11,7 +11,7 @@ namespace {
 constexpr bool is_timed(const detail::DispatchQuery& query) {
   const bool cast = query.cast != RowCast::none;
   return query.type == RowType::bf16 && cast != query.ring && query.order == ScaleOrder::rows && !query.tallies &&
-         !query.compact && query.use == detail::RoutingUse::once;
+         !query.compact && query.use == detail::RoutingUse::once && !query.payloads;
 }
 constexpr bool is_timed(const detail::CombineQuery& query) {
   return query.type == DataType::bf16 && (query.ranks > 4 || query.ring) && !query.late;

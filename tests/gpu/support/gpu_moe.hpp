@@ -2,6 +2,7 @@
 // of times, also by a captured graph.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <span>
 #include <string>
@@ -42,6 +43,10 @@ class GpuMoe {
     expert_rows_ = take(rows * combined);
     residual_ = take(args.tokens * combined);
     result_ = take(args.tokens * combined);
+    for (const std::uint32_t bytes : args.payload_bytes) {
+      payloads_.push_back(take(std::size_t{args.tokens} * bytes));
+      output_payloads_.push_back(take(rows * bytes));
+    }
   }
 
   // Writes everything that a call of `p` reads, and canaries in its outputs. Waits.
@@ -50,6 +55,7 @@ class GpuMoe {
     const std::vector<std::int32_t> narrow(mine.ids.begin(), mine.ids.end());
     upload(input_, std::span(mine.rows));
     upload(scales_, std::span(mine.scales));
+    fill_payloads(mine);
     upload(ids_, p.call.wide_ids ? std::as_bytes(std::span(mine.ids)) : std::as_bytes(std::span(narrow)));
     upload(weights_, std::as_bytes(std::span(mine.weights)));
     upload(expert_rows_, std::span<const std::byte>(expert_rows(exchange_, p)));
@@ -66,6 +72,7 @@ class GpuMoe {
     const Tokens& mine = p.tokens[rank_];
     upload(input_, std::span(mine.rows));
     upload(scales_, std::span(mine.scales));
+    fill_payloads(mine);
     upload(ids_, {});
     if (!late()) upload(weights_, {});
     for (const Buffer* written : {&output_, &output_scales_, &result_}) upload(*written, {});
@@ -74,8 +81,15 @@ class GpuMoe {
 
   // The arguments of a call of `p`. `blocks`: of the launch.
   DispatchArgs dispatch_args(const PreparedMoe& p, cudaStream_t stream, bool discard = false, int blocks = 0) const {
+    std::array<const void*, kMostPayloads> payloads{};
+    std::array<void*, kMostPayloads> output_payloads{};
+    for (std::size_t i = 0; i < payloads_.size(); ++i) {
+      payloads[i] = device(payloads_[i]);
+      output_payloads[i] = device(output_payloads_[i]);
+    }
     return {.input = device(input_),
             .scales = device(scales_),
+            .payloads = payloads,
             .topk_ids = device(ids_),
             .topk_ids_are_i64 = p.call.wide_ids,
             .topk_weights = late() ? nullptr : reinterpret_cast<const float*>(device(weights_)),
@@ -83,6 +97,7 @@ class GpuMoe {
             .most_tokens = p.call.most_tokens,
             .output = device(output_),
             .output_scales = device(output_scales_),
+            .output_payloads = output_payloads,
             .counts = words(counts_),
             .offsets = words(offsets_),
             .output_sources = words(sources_),
@@ -130,6 +145,8 @@ class GpuMoe {
     expect(local_weights_, std::span(wanted.weights), "weights");
     expect(output_, std::span(wanted.rows), "rows");
     expect(output_scales_, std::span(wanted.scales), "scales");
+    for (std::size_t i = 0; i < output_payloads_.size(); ++i)
+      expect(output_payloads_[i], std::span(wanted.payloads[i]), "payload " + std::to_string(i));
   }
   // After a failed dispatch: nothing is written outside the outputs.
   void check_neighbours(const PreparedMoe& p) const {
@@ -138,6 +155,9 @@ class GpuMoe {
     expect(sources_, std::span(wanted.sources), "sources", expect_bytes_or_canaries);
     expect(output_, std::span(wanted.rows), "rows", expect_bytes_or_canaries);
     expect(output_scales_, std::span(wanted.scales), "scales", expect_bytes_or_canaries);
+    for (std::size_t i = 0; i < output_payloads_.size(); ++i)
+      expect(output_payloads_[i], std::span(wanted.payloads[i]), "payload " + std::to_string(i),
+             expect_bytes_or_canaries);
   }
   void check_combine(const PreparedMoe& p) const {
     wait();
@@ -156,6 +176,8 @@ class GpuMoe {
       expect_rows_below(exchange_, p, end, got, all);
     };
     expect(output_, std::span(wanted.rows), "rows", expect_rows);
+    for (std::size_t i = 0; i < output_payloads_.size(); ++i)
+      expect(output_payloads_[i], std::span(wanted.payloads[i]), "payload " + std::to_string(i), expect_rows);
   }
 
  private:
@@ -165,6 +187,12 @@ class GpuMoe {
     std::size_t bytes;  // with canaries in front and behind
   };
 
+  void fill_payloads(const Tokens& mine) const {
+    for (std::size_t i = 0; i < payloads_.size(); ++i) {
+      upload(payloads_[i], std::span(mine.payloads[i]));
+      upload(output_payloads_[i], {});
+    }
+  }
   bool late() const { return exchange_.args().weights_at_combine; }
   Launch with(int blocks) const {
     Launch launch = launch_;
@@ -215,6 +243,7 @@ class GpuMoe {
   Launch launch_;
   Buffer input_, scales_, ids_, weights_, output_, output_scales_, counts_, offsets_, sources_, source_tokens_,
       rank_prefix_, local_ids_, local_weights_, expert_rows_, residual_, result_;
+  std::vector<Buffer> payloads_, output_payloads_;
 };
 
 // One call's tensors, for exchange_in_rounds().

@@ -76,6 +76,7 @@ TEST_P(MoeRing, FewTokensTakeSlots) {
   const std::vector<Batch> batches = in_every_layout({few_and_many_tokens(GetParam())}, GetParam());
   exchange_and_check(batches, GetParam());
   exchange_and_check(weighed_late(batches), GetParam());
+  exchange_and_check(with_payloads(batches), GetParam());
   for (const std::uint32_t first : {0x7ffffffcu, 0xfffffffdu}) {
     const FirstEpoch epoch(first);
     exchange_and_check({batches[0]}, GetParam());

@@ -280,9 +280,11 @@ std::vector<Batch> sums_of_special_values(std::uint32_t ranks) {
 std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks) {
   constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
   std::vector<Batch> batches;
-  for (const RowCast cast : {RowCast::none, RowCast::fp8}) {
+  const std::vector<std::uint32_t> none, payloads{20, 4};
+  for (const auto& [cast, beside] : {std::pair{RowCast::none, none}, {RowCast::none, payloads}, {RowCast::fp8, none}}) {
     MoeExchangeArgs args = small_exchange();
     args.tokens = 8;
+    args.payload_bytes = beside;
     args.cast = cast;
     args.scale_order = cast == RowCast::none ? ScaleOrder::rows : ScaleOrder::columns;
     args.capacity = ranks * args.tokens * args.top_k;

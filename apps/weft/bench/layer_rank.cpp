@@ -94,7 +94,7 @@ void LayerRank::upload_rounds(Layer& layer) {
   }
 }
 
-// Virtual tokens of a token have its row.
+// Each virtual token has a row of its own, as every layer has other virtual tokens.
 void LayerRank::upload(Ranks::Seat& seat, std::uint32_t tokens) {
   tokens_ = tokens;
   virtual_tokens_ = most_virtual_of(shape_, shape_.ranks, tokens);

@@ -279,8 +279,8 @@ class MoeExchange {
   //   for each round r: dispatch_wait(handle, args with round r), the experts of round r, combine_send(round r)
   //   combine_wait(args)
   //
-  // Behind the wait of round r all rows of experts of the rounds 0 … r are in the output; rows of later experts may be.
-  // All other outputs are complete behind the first wait: counts, offsets, sources, ids. The combine's send of round r
+  // Behind the wait of round r all rows of experts of the rounds 0 … r are there, with scales and payloads; later rows
+  // may be. Other outputs are complete behind the first wait: counts, offsets, sources, ids. Combine's send of round r
   // reads the rows of experts of the rounds 0 … r. Three parts may run at once, on three streams: a wait of one round,
   // the experts of an earlier one, and the combine's send of a still earlier one. Order each behind what it reads.
   //

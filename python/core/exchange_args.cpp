@@ -65,6 +65,15 @@ std::size_t tokens_of(const char* name, const Tensor& routing, std::size_t width
   return tokens;
 }
 
+// A tensor of one dimension has an element for each row, or is no longer than all rows.
+void check_row_bytes(const std::string& argument, const Tensor& tensor, std::size_t rows, std::size_t bytes) {
+  std::size_t given = tensor.item();
+  for (int i = 1; i < tensor.dimensions; ++i)
+    given *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(i)]);
+  if (given == bytes || (tensor.dimensions <= 1 && tensor.bytes() == rows * bytes)) return;
+  reject(fmt::format("{}: rows of {} bytes; the exchange's payload has {}", argument, given, bytes));
+}
+
 template <class Data>
 void set_payloads(std::array<Data*, kMostPayloads>& to, const char* name, const ExchangeShapes& shapes,
                   std::size_t rows, const PayloadTensors& given) {
@@ -72,8 +81,11 @@ void set_payloads(std::array<Data*, kMostPayloads>& to, const char* name, const 
   if (given.empty()) return;
   if (given.size() != bytes.size())
     reject(fmt::format("{}: {} tensors; the exchange has {} payloads", name, given.size(), bytes.size()));
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    to[i] = checked_bytes(fmt::format("{}[{}]", name, i), *given[i], rows * bytes[i]);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const std::string argument = fmt::format("{}[{}]", name, i);
+    to[i] = checked_bytes(argument, *given[i], rows * bytes[i]);
+    check_row_bytes(argument, *given[i], rows, bytes[i]);
+  }
 }
 
 }  // namespace

@@ -147,6 +147,12 @@ TEST(MoePayloads, TensorsMustBeApart) {
       call.spoil(spoiled);
       expect_payload_rejected(call.part, [&] { exchange.dispatch(spoiled); });
     }
+    DispatchArgs wait = moe.dispatch();
+    const DispatchHandle handle = exchange.dispatch_send(wait);
+    wait.output_payloads[1] = wait.output_payloads[0];
+    expect_payload_rejected("output_payloads[0]: overlaps output_payloads[1]",
+                            [&] { exchange.dispatch_wait(handle, wait); });
+    exchange.dispatch_wait(handle, moe.dispatch());
   }));
 }
 

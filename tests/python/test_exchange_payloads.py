@@ -68,6 +68,11 @@ def test_wrong_payloads_are_rejected() -> None:
             (r"output_payloads: 3 tensors; the exchange has 2 payloads", [first, second], [*outputs, outputs[0]]),
             (r"payloads\[1\]: .* 5 elements; 6 are needed", [first, second[1:]], outputs),
             (r"output_payloads\[0\]: .* 30 elements; ", [first, second], [first, outputs[1]]),
+            (r"payloads\[0\]: rows of 4 bytes; the exchange's payload has 20", [np.zeros(6 * TOKENS, np.int32), second], outputs),
+            (r"payloads\[1\]: rows of 8 bytes; ", [first, second.astype(np.int64)], outputs),
+            (r"payloads\[1\]: rows of 8 bytes; ", [first, second[:, 0].astype(np.int64)], outputs),
+            (r"payloads\[0\]: rows of 32 bytes; ", [np.zeros((TOKENS, 8), np.float32), second], outputs),
+            (r"output_payloads\[1\]: rows of 20 bytes; ", [first, second], [outputs[0], outputs[0]]),
             (r"payloads\[0\]: null", None, outputs),
             (r"output_payloads\[0\]: null", [first, second], None),
         ):

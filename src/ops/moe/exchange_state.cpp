@@ -64,7 +64,8 @@ void check_payloads(const MoeExchangeArgs& args) {
   for (const std::uint32_t bytes : args.payload_bytes) {
     check_argument(args.cast == RowCast::none, kName, bytes, "absent, and rows that are cast have no payloads");
     check_argument(bytes != 0 && bytes % 4 == 0 && bytes <= left, kName, bytes,
-                   fmt::format("a multiple of 4 between 4 and {}", left));
+                   left < 4 ? "absent, as there is no room left for another one"
+                            : fmt::format("a multiple of 4 between 4 and {}", left));
     left -= bytes;
   }
 }

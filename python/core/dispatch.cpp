@@ -244,9 +244,9 @@ payloads: as in dispatch.)doc")
           nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, output_payloads: object = None, "
                   "round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: "
                   "object) -> None"),
-          "The second half: takes the outputs of dispatch. Behind the wait of round r, which come in ascending order, "
-          "all rows of experts of the rounds 0 to r have come, with their scales and payloads. Other outputs come with "
-          "round 0.")
+          "The second half: takes the outputs of dispatch. Waits of rounds come in ascending order. Behind that of round "
+           "r all rows of experts of the rounds 0 to r have come, with their scales and payloads. Other outputs come with "
+           "round 0.")
       .def("combine", combine, nb::arg("output"), nb::arg("input"), nb::arg("handle"), nb::arg("residual") = nb::none(),
            nb::kw_only(), nb::arg("topk_weights") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
            nb::arg("rounds") = 1, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,

@@ -237,15 +237,16 @@ of them, as many together as the rank has that holds most. Such a dispatch has a
 may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
 weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, map, rank_mask, mask_ids, again,
 payloads: as in dispatch.)doc")
-      .def(
-          "dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(),
-          nb::arg("output_payloads") = nb::none(), nb::arg("round") = 0, nb::arg("stream") = nb::none(),
-          nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
-          nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, output_payloads: object = None, "
-                  "round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: "
-                  "object) -> None"),
-          "The second half: takes the outputs of dispatch. Waits of rounds come in ascending order. Behind that of round "
-           "r all rows of experts of the rounds 0 to r have come, with their scales and payloads. Other outputs come with "
+      .def("dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(),
+           nb::arg("output_payloads") = nb::none(), nb::arg("round") = 0, nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
+           nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, output_payloads: object = None, "
+                   "round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: "
+                   "object) -> None"),
+           "The second half: takes the outputs of dispatch. Waits of rounds come in ascending order. Behind that of "
+           "round "
+           "r all rows of experts of the rounds 0 to r have come, with their scales and payloads. Other outputs come "
+           "with "
            "round 0.")
       .def("combine", combine, nb::arg("output"), nb::arg("input"), nb::arg("handle"), nb::arg("residual") = nb::none(),
            nb::kw_only(), nb::arg("topk_weights") = nb::none(), nb::arg("source_wait_ns") = nb::none(),

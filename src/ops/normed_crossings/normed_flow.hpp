@@ -1,9 +1,9 @@
 // Crossings with a norm whose shards are too large for a slot: chunks flow (ops/crossings/flow_crossing.hpp), and rows
 // are normed between the hops.
 //
-// Chunks hold whole rows, the same ones in both hops. A row longer than a slot has several chunks. Either is a unit. The
-// block that sums a unit stores the sums as the new residual, norms its rows, and tells its own rank. Then the rank's
-// senders send them on. So the second hop begins while sums still come.
+// Chunks hold whole rows, the same ones in both hops. A row longer than a slot has several chunks. Either is a unit.
+// The block that sums a unit stores the sums as the new residual, norms its rows, and tells its own rank. Then the
+// rank's senders send them on. So the second hop begins while sums still come.
 //
 // A rank alone in its group has nothing to sum: the block that sends a unit norms it first.
 #pragma once

@@ -4,7 +4,7 @@ The newest run on GPUs counts for each kind of GPU, number of ranks and layer. T
 Older reports assumed how long first and last rounds take, and timed no such part. Their ideals are left out.
 """
 
-from result_runs import gpu_of, ranks_of, source_of
+from result_runs import gpu_of, newest_by, ranks_of, source_of
 from result_text import bold, grid, listed, microseconds, with_spread, without_empty
 
 COMMAND = "bench moe-layer"
@@ -87,14 +87,9 @@ def table(run):
 
 
 def newest_layers(runs):
-    found = {}
-    for run in runs.values():
-        if run["command"] != COMMAND or run["device"] != "cuda":
-            continue
-        key = (gpu_of(run), -run["world_size"], run.get("emulated_ep", 0), title(run))
-        if key not in found or run["date"] > found[key]["date"]:
-            found[key] = run
-    return [found[key] for key in sorted(found)]
+    layers_on_gpus = [run for run in runs.values() if run["command"] == COMMAND and run["device"] == "cuda"]
+    return newest_by(layers_on_gpus,
+                     lambda run: (gpu_of(run), -run["world_size"], run.get("emulated_ep", 0), title(run)))
 
 
 def layers(runs, machines):

@@ -3,7 +3,7 @@
 The newest run on GPUs that has such totals counts for each kind of GPU, number of ranks, model and layout.
 """
 
-from result_runs import gpu_of, ranks_of, source_of
+from result_runs import gpu_of, newest_by, ranks_of, source_of
 from result_text import bold, without_empty
 
 COMMAND = "bench"
@@ -31,14 +31,9 @@ def table(run):
 
 
 def newest_passes(runs):
-    found = {}
-    for run in runs.values():
-        if run["command"] != COMMAND or run["device"] != "cuda" or "layout" not in run or not run.get("passes"):
-            continue
-        key = (gpu_of(run), -run["world_size"], title(run))
-        if key not in found or run["date"] > found[key]["date"]:
-            found[key] = run
-    return [found[key] for key in sorted(found)]
+    with_totals = [run for run in runs.values() if run["command"] == COMMAND and run["device"] == "cuda" and
+                   "layout" in run and run.get("passes")]
+    return newest_by(with_totals, lambda run: (gpu_of(run), -run["world_size"], title(run)))
 
 
 def passes(runs, machines):

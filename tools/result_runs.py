@@ -139,21 +139,24 @@ def title(run):
     return f"All-reduce, {point['type']}, {where}"
 
 
+def newest_by(runs, key):
+    """The newest of the runs with each key, by ascending keys."""
+    found = {}
+    for run in runs:
+        if key(run) not in found or run["date"] > found[key(run)]["date"]:
+            found[key(run)] = run
+    return [found[each] for each in sorted(found)]
+
+
 def newest(runs):
     """The newest run of each kind: GPUs first, most ranks first."""
-    found = {}
-    for run in runs.values():
-        command = run["command"]
-        if command not in COMMANDS or "--sweep" in run["arguments"] or not points_of(run):
-            continue
-        if command not in ANYWHERE and run["device"] != "cuda":
-            continue
-        key = (COMMANDS.index(command), run["device"] != "cuda", -run["world_size"], gpu_of(run), title(run))
-        if key not in found or run["date"] > found[key]["date"]:
-            found[key] = run
-    keys = sorted(found, key=lambda key: key[-1])
-    keys.sort(key=lambda key: key[3], reverse=True)  # the newer GPU has the larger number
-    return [found[key] for key in sorted(keys, key=lambda key: key[:3])]
+    def key(run):
+        return (COMMANDS.index(run["command"]), run["device"] != "cuda", -run["world_size"], gpu_of(run), title(run))
+
+    found = newest_by([run for run in runs.values() if run["command"] in COMMANDS and "--sweep" not in run["arguments"] and
+                       points_of(run) and (run["command"] in ANYWHERE or run["device"] == "cuda")], key)
+    found.sort(key=gpu_of, reverse=True)  # the newer GPU has the larger number
+    return sorted(found, key=lambda run: key(run)[:3])
 
 
 def place_of(run, point):

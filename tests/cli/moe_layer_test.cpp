@@ -87,7 +87,7 @@ TEST(BenchMoeLayer, EveryScheduleHasTheSharedExpert) {
       if (point.at("operation") == "shared expert" || point.value("shared_first", false))
         ++found[point.at("operation").get<std::string>() + " " + point.at("schedule").get<std::string>()];
     }
-    // Of both numbers of tokens; layers also by both paths.
+    // Both numbers of tokens have them; layers also both paths.
     EXPECT_EQ(found, (std::map<std::string, int>{{"shared expert plain", 2}, {"layer plain", 4}}));
   }
 }

@@ -78,7 +78,7 @@ struct RejectedCall {
   std::function<void(DispatchArgs&)> spoil;
 };
 
-// Of an exchange of two payloads: a send looks at the inputs, a wait at the outputs, and a joined call at both.
+// The exchange has two payloads: a send looks at the inputs, a wait at the outputs, and a joined call at both.
 const std::vector<RejectedCall> kRejectedSends = {
     {"payloads[1]: null", [](auto& a) { a.payloads[1] = nullptr; }},
     {"is not aligned to 4 bytes", [](auto& a) { move_by(a.payloads[0], 2); }},

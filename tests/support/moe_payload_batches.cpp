@@ -12,7 +12,7 @@ std::vector<Batch> rows_with_payloads(std::uint32_t ranks) {
     std::vector<std::uint32_t> payload_bytes;
   };
   std::vector<Batch> batches;
-  // The last one has more than 4 bytes per column. Of the one before, a payload fills columns of several segments.
+  // The last one has more than 4 bytes per column. In the one before, a payload fills columns of several segments.
   for (const Kind& kind : {Kind{RowType::bf16, 8, 0, {20}},
                            {RowType::f16, 2056, 0, {4, 128}},
                            {RowType::fp8, 16, 4, {20, 16, 4}},

@@ -157,10 +157,11 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     }
     if (phases == kSend) check_half(args_.tokens);
     if (phases != kSend) detail::check_outputs(channel(), exchange_, args_, again);
-    if (phases != kSend) {
-      DispatchArgs args = args_;
-      if (phases == kWait) args.tokens = 0;  // its inputs were the send's
-      detail::check_rows_apart(exchange_, args);
+    if constexpr (phases == kJoined) detail::check_rows_apart(exchange_, args_);
+    if constexpr (phases == kWait) {
+      DispatchArgs outputs = args_;
+      outputs.tokens = 0;  // inputs were the send's
+      detail::check_rows_apart(exchange_, outputs);
     }
     if constexpr (phases != kWait) {
       rounds_ = detail::plan_dispatch_rounds(exchange_, args_.most_tokens, args_.rounds);

@@ -15,8 +15,8 @@ void check_outputs(const GroupState& group, const ExchangeState& exchange, const
 void check_inputs(const GroupState& group, const ExchangeState& exchange, const DispatchArgs& args);
 // Checks a dispatch that is made again. `kept`: the call is made later, by replays.
 void check_again(const ExchangeState& exchange, const DispatchArgs& args, bool kept);
-// In a joined call, whose kernel reads and writes at once: no rows, scales and payloads of the output lie in another
-// tensor.
+// No rows, scales and payloads of the output lie in another tensor: in a joined call, whose kernel reads and writes at
+// once, and in a wait, which has no tokens of its own.
 void check_rows_apart(const ExchangeState& exchange, const DispatchArgs& args);
 // The same of a joined combine, whose output may be its residual.
 void check_rows_apart(const ExchangeState& exchange, const CombineArgs& args);

@@ -26,9 +26,10 @@ struct Flow {
   const Session* session;
   std::uint64_t first_slot, slots;  // of the area that pipelined all-reduces scatter to
   std::uint64_t stride;             // every so many chunks one takes the way between two given ranks
+  std::uint32_t shift = 0;          // slots are parts of the area's: 1 << shift of each, at most kSlotParts
 
   WEFT_FN const RegionLayout& layout() const { return session->layout(); }
-  WEFT_FN std::uint64_t chunk_packs() const { return layout().pipeline_packs; }
+  WEFT_FN std::uint64_t chunk_packs() const { return layout().pipeline_packs >> shift; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
   // Packs in a chunk of a message with `packs` packs.
   WEFT_FN std::uint32_t packs_in(std::uint64_t chunk, std::uint64_t packs) const {
@@ -49,12 +50,7 @@ struct Flow {
   };
   template <Team T>
   static WEFT_FN Role role_of(T& team) {
-    return role_of(team, team.blocks() / 2);
-  }
-  // So many of several data blocks send.
-  template <Team T>
-  static WEFT_FN Role role_of(T& team, std::uint32_t senders) {
-    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1;
+    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1, senders = team.blocks() / 2;
     if (blocks == 1) return {.sends = true, .receives = true, .block = 0, .blocks = 1};
     if (block < senders) return {.sends = true, .receives = false, .block = block, .blocks = senders};
     return {.sends = false, .receives = true, .block = block - senders, .blocks = blocks - senders};
@@ -112,23 +108,6 @@ struct Flow {
   template <Team T>
   WEFT_FN bool await_credit(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
     return await(team, word(layout().pipeline_credits, session->rank(), chunk, receiver), receiver, chunk);
-  }
-  // For a rank that announces a chunk to itself.
-  template <Team T>
-  WEFT_FN bool await_own(T& team, std::uint64_t chunk) const {
-    const std::uint64_t* const at = word(layout().pipeline_signals, session->rank(), chunk, session->rank());
-    return wait(
-        team, *session, {.phase = 1}, [&] { return signal_reached(team.load_acquire(at), tag(chunk)); },
-        [] { return kNoPeer; });
-  }
-  // Announces a chunk to this rank itself. Chunks that share a word come in order, as no credits order them: without
-  // that, a later one's word would stand for an earlier one. By one thread, after the block's barrier; each block has
-  // its chunks in ascending order.
-  template <Team T>
-  WEFT_FN bool announce_own(T& team, std::uint64_t chunk) const {
-    if (chunk >= slots && !await_own(team, chunk - slots)) return false;
-    announce(team, session->rank(), chunk);
-    return true;
   }
   // Waits until the slot of `chunk` is free.
   template <Team T>

@@ -19,8 +19,7 @@ class CudaWarpGroup : public CudaBlock {
   __device__ explicit CudaWarpGroup(std::uint32_t warp_groups)
       : groups_(warp_groups),
         size_(warp_groups == 1 ? blockDim.x : kWarpGroupThreads),
-        group_(warp_groups == 1 ? 0 : threadIdx.x / kWarpGroupThreads),
-        barrier_(1 + group_) {}
+        group_(warp_groups == 1 ? 0 : threadIdx.x / kWarpGroupThreads) {}
 
   __device__ std::uint32_t thread_rank() const { return threadIdx.x - group_ * size_; }
   __device__ std::uint32_t size() const { return size_; }
@@ -36,14 +35,9 @@ class CudaWarpGroup : public CudaBlock {
     __shared__ float words[kMostWarpGroups * kScratchWords];
     return words + group_ * kScratchWords;
   }
-  // For in_parts(): this thread's part of a block, its number, and how many there are.
-  struct Part;
-  __device__ Part part(std::uint32_t items) const;
-
-  // Barrier 0 is the whole block's, when it begins and ends. Parts of a block that works as one have barriers of their
-  // own: threads that wait for the whole block and threads that wait for part 0 must not meet in one.
-  __device__ void sync() const { ptx::sync_some(barrier_, size_); }
-  __device__ bool all(bool good) const { return ptx::all_of_some(barrier_, size_, good); }
+  // Barrier 0 is the whole block's.
+  __device__ void sync() const { ptx::sync_some(1 + group_, size_); }
+  __device__ bool all(bool good) const { return ptx::all_of_some(1 + group_, size_, good); }
 
   // A launch brings the stages of all its warps as dynamic shared memory.
   static constexpr std::uint32_t kStagePlaces = kGpuStagePlaces, kStageBytes = kGpuStageBytes;
@@ -109,25 +103,12 @@ class CudaWarpGroup : public CudaBlock {
     return words;
   }
 
-  std::uint32_t groups_, size_, group_, barrier_;
+  std::uint32_t groups_, size_, group_;
   std::byte* stage_ = nullptr;                // of this warp: its places, then their loads' barriers
   std::uint32_t loading_ = 0, parities_ = 0;  // bit p: of place p
 };
 
-struct CudaWarpGroup::Part {
-  CudaWarpGroup team;
-  std::uint32_t number, parts;
-};
-__device__ inline CudaWarpGroup::Part CudaWarpGroup::part(std::uint32_t items) const {
-  const std::uint32_t parts = size_ / kWarpGroupThreads;
-  const bool several = groups_ == 1 && parts > 1 && size_ % kWarpGroupThreads == 0 && items >= parts;
-  CudaWarpGroup team(several ? parts : groups_);
-  if (several) team.barrier_ += kMostWarpGroups;
-  return {team, several ? team.group_ : 0, several ? team.groups_ : 1};
-}
-
 static_assert(StagedTeam<CudaWarpGroup>);
-static_assert(1 + 2 * kMostWarpGroups <= 16);  // named barriers of a block: the whole one's, warp groups' and parts'
 // The stages of a full block, with the words and counters above, fit into the 227 KB that a block of Hopper may have.
 static_assert(kMostWarpGroups *
                   (kWarpGroupThreads / CudaBlock::kLanes * kGpuStageOfWarp +

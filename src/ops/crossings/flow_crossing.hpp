@@ -1,12 +1,15 @@
 // Crossings of shards too large for a slot: chunks flow (protocol/flow.hpp) to the shards' owners, which sum them, and
-// the sums flow on. Half of the slots serve each hop.
+// what they make of the sums flows on. Half of the slots serve each hop.
 //
-// A block sends the first hop's chunks, then the second hop's; another block sums the chunks, then receives sums. No
-// wait of the first hop is for the second one, so the hops cannot wait for each other. A block that sends a sum may not
-// be the one that made it: the owner signals to itself when a chunk's sum is in the output.
+// Blocks have three roles. Senders send this rank's parts to the owners of shards. Makers sum a chunk of this rank's
+// shard, store what it becomes, and send it on from their registers. Receivers take chunks of the other owners' shards.
+// Two data blocks or one have all roles, and serve a chunk in each of them before their next one. So both hops fill the
+// links at the same time.
 //
-// A stage says where sums go, and what goes on: the sums (PlainStage), or what the owner makes of them first
-// (ops/normed_crossings). Both hops are streams of packs, and a stage says how each is cut into chunks.
+// Waits form no circle. A slot is free when the receiver has served an earlier chunk, and a chunk comes when its sender
+// has served it in the role before. Every block serves its chunks in ascending order.
+//
+// A stage says what becomes of sums (PlainStage: nothing; ops/normed_crossings), and how a shard is cut into chunks.
 #pragma once
 
 #include <cstdint>
@@ -29,30 +32,28 @@ struct FlowingCrossing {
 
   WEFT_FN Circle first_circle() const { return shards.partition.summing(s.rank()); }
   WEFT_FN Circle second_circle() const { return shards.partition.sharing(s.rank()); }
+  WEFT_FN std::uint64_t own_rows() const { return table.rows_of(s.rank()); }
 };
 
 // Sums go on as they are.
 template <bool aligned16>
 struct PlainStage {
   using Work = CrossingWork;
-  static constexpr bool kMakes = false;  // whether make() comes between the hops
+  static constexpr bool kHasPieces = false;
 
   static WEFT_FN const CrossingWork& shards(const Work& work) { return work; }
-  template <Team T, class Crossing>
-  static WEFT_FN Flow::Role role_of(T& team, const Crossing&) {
-    return Flow::role_of(team);
-  }
+  static WEFT_FN std::uint32_t parts_of_slot(const Session&, const Work&) { return 0; }
   // How a shard is cut in either hop: full chunks, and the rest.
   struct Cut {
     const Work& work;
     const Flow& flow;
+    static constexpr std::uint32_t pieces = 1;  // chunks of a unit, which one block makes
 
     WEFT_FN std::uint64_t chunks_of(std::uint64_t rows) const { return flow.chunks_of(work.units(rows)); }
     WEFT_FN std::uint64_t first_pack(std::uint64_t chunk) const { return chunk * flow.chunk_packs(); }
     WEFT_FN std::uint32_t packs_in(std::uint64_t chunk, std::uint64_t rows) const {
       return flow.packs_in(chunk, work.units(rows));
     }
-    static constexpr std::uint32_t kPieces = 1;
   };
   template <class Crossing>
   static WEFT_FN Cut cut_of_sums(const Crossing& crossing) {
@@ -62,23 +63,28 @@ struct PlainStage {
   static WEFT_FN Cut cut_of_shared(const Crossing& crossing) {
     return {crossing.work, crossing.sharing};
   }
-  // Stores a chunk's sums. `sum(team, i)` makes the chunk's sum i, for a thread of the team or of a part of it.
-  template <Team T, class Crossing, class Sum>
-  static WEFT_FN void put_sums(T& team, const Crossing& crossing, const Cut& cut, std::uint64_t chunk, Sum sum) {
-    const std::uint32_t rank = crossing.s.rank(), packs = cut.packs_in(chunk, crossing.table.rows_of(rank));
-    const Rows<aligned16> output = crossing.work.template place_of<aligned16>(crossing.table, rank);
-    for (std::uint32_t i = team.thread_rank(); i < packs; i += team.size())
-      output.put(cut.first_pack(chunk) + i, sum(team, i));
+  // Makes a chunk: stores what goes on, and gives it to `push(i, pack)`. `sum(i, step, left, sums)` makes the sums of
+  // the chunk's packs i, i + step, …, of `left` that there are from i on.
+  template <Team T, class Crossing, class Sum, class Push>
+  static WEFT_FN void make(T& team, const Crossing& crossing, const Cut& cut, std::uint64_t chunk, Sum sum, Push push) {
+    constexpr std::uint32_t at_once = 4;
+    const std::uint32_t step = team.size(), packs = cut.packs_in(chunk, crossing.own_rows());
+    const Rows<aligned16> output = shared(crossing, crossing.s.rank());
+    for (std::uint32_t i = team.thread_rank(); i < packs; i += at_once * step) {
+      Pack sums[at_once];
+      sum(i, step, packs - i, sums);
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < at_once; ++k) {
+        if (k * step >= packs - i) break;
+        output.put(cut.first_pack(chunk) + i + k * step, sums[k]);
+        push(i + k * step, sums[k]);
+      }
+    }
   }
   // A shard's packs of the second hop: get(pack), put(pack, payload).
   template <class Crossing>
   static WEFT_FN Rows<aligned16> shared(const Crossing& crossing, std::uint32_t owner) {
     return crossing.work.template place_of<aligned16>(crossing.table, owner);
-  }
-  // By all threads of a block: waits until a chunk of this rank's shard can go on.
-  template <Team T, class Crossing>
-  static WEFT_FN bool await_shared(T& team, const Crossing& crossing, std::uint64_t chunk) {
-    return team.thread_rank() != 0 || crossing.summing.await_own(team, chunk);
   }
 };
 
@@ -89,77 +95,60 @@ struct FlowCrossing {
 
   template <Team T, class Table>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Table& table) {
-    const std::uint64_t half = s.layout().pipeline_slots / 2;
-    const Crossing<Table> crossing{s, work, Stage::shards(work), table, Flow{&s, 0, half, 1}, Flow{&s, half, half, 1}};
-    const Flow::Role role = Stage::role_of(team, crossing);
+    const std::uint32_t shift = Stage::parts_of_slot(s, work);
+    const std::uint64_t half = s.layout().pipeline_slots / 2 << shift;
+    const Crossing<Table> crossing{
+        s, work, Stage::shards(work), table, Flow{&s, 0, half, 1, shift}, Flow{&s, half, half, 1, shift}};
     const auto sums = Stage::cut_of_sums(crossing), shares = Stage::cut_of_shared(crossing);
-    // Turn k of a block is chunk block + k · blocks of every shard; with pieces, all of unit block + k / pieces ·
-    // blocks. A block with both roles receives a chunk one turn later, if there are slots for both.
-    const std::uint64_t behind = half > 1 ? role.blocks : 0;
-    const auto each_turn = [&](const auto& cut, auto send, auto receive) {
-      const std::uint64_t chunks = cut.chunks_of(table.most_rows());
-      for (std::uint64_t turn = role.block; turn < turns_of(cut, role, chunks) + behind; turn += role.blocks) {
-        const std::uint64_t chunk = chunk_of(cut, role, turn);
-        if (role.sends && chunk < chunks && !send(chunk)) return false;
-        if (role.receives && turn >= behind && !receive(chunk_of(cut, role, turn - behind))) return false;
-      }
-      return true;
-    };
-    // A rank with nothing to sum makes what goes on right before it sends it; else whoever has summed makes it.
-    const auto sum = [&] {
-      return each_turn(
-          sums, [&](std::uint64_t chunk) { return send_parts(team, crossing, sums, chunk); },
-          [&](std::uint64_t chunk) {
-            const bool good = reduce(team, crossing, sums, chunk);
-            if constexpr (Stage::kMakes) return good && Stage::make_of_sums(team, crossing, chunk);
-            return good;
-          });
-    };
-    const auto share = [&] {
-      return each_turn(
-          shares,
-          [&](std::uint64_t chunk) {
-            if constexpr (Stage::kMakes) {
-              if (!Stage::make_alone(team, crossing, chunk)) return false;
+    const Role role = role_of(team, crossing);
+    const std::uint64_t units = sums.chunks_of(table.most_rows()) / sums.pieces;
+    for (std::uint64_t unit = role.block; unit < units; unit += role.blocks) {
+      const auto each_piece = [&](auto serve) {
+        for (std::uint32_t piece = 0; piece < sums.pieces; ++piece) {
+          if (!serve(unit * sums.pieces + piece)) return false;
+        }
+        return true;
+      };
+      if (!each_piece([&](std::uint64_t chunk) {
+            return (!role.sends || send_parts(team, crossing, sums, chunk)) &&
+                   (!role.makes || make(team, crossing, sums, chunk));
+          }) ||
+          !each_piece([&](std::uint64_t chunk) {
+            if constexpr (Stage::kHasPieces) {
+              if (role.makes && shares.pieces != 1 && !send_piece(team, crossing, shares, chunk)) return false;
             }
-            return send_shared(team, crossing, shares, chunk);
-          },
-          [&](std::uint64_t chunk) { return receive(team, crossing, shares, chunk); });
-    };
-    if constexpr (Stage::kMakes) {
-      if (!Stage::is_alone(crossing) && !sum()) return false;
-    } else {
-      if (!sum()) return false;
+            return !role.receives || receive(team, crossing, shares, chunk);
+          })) {
+        return false;
+      }
     }
-    return share() && (!role.sends || drain(team, crossing, role, sums, shares));
+    return drain(team, crossing, role, sums, shares);
   }
 
  private:
   static constexpr std::uint32_t kAtOnce = 4;  // packs of one message
-  static constexpr std::uint32_t kBatch = 4;   // ranks whose packs are summed at once
-
-  template <class Cut>
-  static WEFT_FN std::uint64_t chunk_of(const Cut& cut, const Flow::Role& role, std::uint64_t turn) {
-    if constexpr (requires { Cut::kPieces; }) {
-      return turn;
-    } else {
-      const std::uint64_t round = turn / role.blocks;
-      return (round / cut.pieces * role.blocks + role.block) * cut.pieces + round % cut.pieces;
-    }
-  }
-  // The end of the turns that are needed for so many chunks.
-  template <class Cut>
-  static WEFT_FN std::uint64_t turns_of(const Cut& cut, const Flow::Role& role, std::uint64_t chunks) {
-    if constexpr (requires { Cut::kPieces; }) {
-      return chunks;
-    } else {
-      const std::uint64_t units = chunks / cut.pieces;
-      return (units + role.blocks - 1) / role.blocks * role.blocks * cut.pieces;
-    }
-  }
 
   template <class Table>
   using Crossing = FlowingCrossing<Work, Table>;
+
+  // The role of a data block. Units are dealt to the `blocks` blocks with the same role. Makers do most. Nobody sends
+  // to a rank that is alone in its first circle, and nobody receives from one that is alone in its second.
+  struct Role {
+    bool sends, makes, receives;
+    std::uint32_t block, blocks;
+  };
+  template <Team T, class Table>
+  static WEFT_FN Role role_of(T& team, const Crossing<Table>& crossing) {
+    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1, quarter = (blocks + 3) / 4;
+    if (blocks < 3) return {.sends = true, .makes = true, .receives = true, .block = block, .blocks = blocks};
+    const std::uint32_t senders = crossing.first_circle().size == 1 ? 0 : quarter;
+    const std::uint32_t receivers = crossing.second_circle().size == 1 ? 0 : quarter;
+    const std::uint32_t makers = blocks - senders - receivers;
+    if (block < senders) return {.sends = true, .makes = false, .receives = false, .block = block, .blocks = senders};
+    if (block < senders + makers)
+      return {.sends = false, .makes = true, .receives = false, .block = block - senders, .blocks = makers};
+    return {.sends = false, .makes = false, .receives = true, .block = block - senders - makers, .blocks = receivers};
+  }
 
   // Calls `serve(peer)` for this thread's peers in the circle; true in all threads of the block if all calls were true.
   template <Team T, class Serve>
@@ -169,10 +158,9 @@ struct FlowCrossing {
       good = serve(circle.rank_in_turn(s.rank(), turn));
     return team.all(good);
   }
-  // The same for calls that cannot fail.
+  // The same for calls that cannot fail. Behind the block's barrier.
   template <Team T, class Tell>
   static WEFT_FN void tell_peers(T& team, const Session& s, const Circle& circle, Tell tell) {
-    team.sync();  // every thread has read or put its packs
     for (std::uint32_t turn = 1 + team.thread_rank(); turn < circle.size; turn += team.size())
       tell(circle.rank_in_turn(s.rank(), turn));
   }
@@ -197,69 +185,117 @@ struct FlowCrossing {
           team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = from.get(cut.first_pack(chunk) + i); },
           always, [&](std::uint32_t, std::uint32_t i, const Pack& p) { team.put(to + i, p); });
     }
+    team.sync();  // every thread has put its parts
     tell_peers(team, s, owners, [&](std::uint32_t owner) {
       if (chunk < cut.chunks_of(crossing.table.rows_of(owner))) flow.announce(team, owner, chunk);
     });
     return true;
   }
 
-  // Sums a chunk of this rank's shard.
+  // Sums a chunk of this rank's shard, and sends on what it becomes. A piece's sums are stored, and the last piece's
+  // block makes the unit.
   template <Team T, class Table, class Cut>
-  static WEFT_FN bool reduce(T& team, const Crossing<Table>& crossing, const Cut& cut, std::uint64_t chunk) {
+  static WEFT_FN bool make(T& team, const Crossing<Table>& crossing, const Cut& sums, std::uint64_t chunk) {
     const Session& s = crossing.s;
-    const Circle senders = crossing.first_circle();
-    const Flow& flow = crossing.summing;
-    if (chunk >= cut.chunks_of(crossing.table.rows_of(s.rank()))) return true;
-    if (!each_peer(team, s, senders, [&](std::uint32_t peer) { return flow.await_chunk(team, peer, chunk); }))
+    const Circle senders = crossing.first_circle(), takers = crossing.second_circle();
+    if (chunk >= sums.chunks_of(crossing.own_rows())) return true;
+    if (!each_peer(team, s, senders,
+                   [&](std::uint32_t peer) { return crossing.summing.await_chunk(team, peer, chunk); })) {
       return false;
+    }
+    if (sums.pieces == 1 && !await_takers(team, crossing, chunk)) return false;
     const auto input = crossing.shards.template part_of<aligned16>(crossing.table, s.rank());
-    const std::uint64_t first = cut.first_pack(chunk);
-    const Pack* const slots = flow.slot(s.rank(), chunk, 0);
-    Stage::put_sums(team, crossing, cut, chunk, [&](auto& some, std::uint32_t i) {
-      return sum_of(some, s, senders, slots + i, flow.chunk_packs(), input.get(first + i));
+    const std::uint64_t first = sums.first_pack(chunk);
+    const Pack* const slots = crossing.summing.slot(s.rank(), chunk, 0);
+    const auto sum = [&](std::uint32_t i, std::uint32_t step, std::uint32_t left, auto& made) {
+      sum_packs(
+          team, s, senders, {slots + i, crossing.summing.chunk_packs(), step, left},
+          [&](std::uint32_t k) { return input.get(first + i + k); }, made);
+    };
+    if constexpr (Stage::kHasPieces) {
+      if (sums.pieces != 1) {
+        Stage::put_piece(team, crossing, sums, chunk, sum);
+        team.sync();  // every thread has read its piece
+        give_credits(team, crossing, chunk);
+        if (chunk % sums.pieces == sums.pieces - 1) Stage::make_unit(team, crossing, chunk / sums.pieces);
+        return true;
+      }
+    }
+    const std::uint64_t to = crossing.sharing.slot_packs(chunk, s.rank());
+    Stage::make(team, crossing, sums, chunk, sum, [&](std::uint32_t i, const Pack& pack) {
+      for (std::uint32_t turn = 1; turn < takers.size; ++turn)
+        team.put(crossing.sharing.area(takers.rank_in_turn(s.rank(), turn)) + to + i, pack);
     });
-    // To itself before any credit: behind one, the next chunk of the slot may be summed and announced by another block.
-    team.sync();  // every thread's sums are stored
-    if (!Stage::kMakes && team.thread_rank() == 0) flow.announce(team, s.rank(), chunk);
-    tell_peers(team, s, senders, [&](std::uint32_t peer) { flow.give_credit(team, peer, chunk); });
+    team.sync();  // every thread has read its parts, and put what goes on
+    tell_peers(team, s, takers, [&](std::uint32_t taker) { crossing.sharing.announce(team, taker, chunk); });
+    give_credits(team, crossing, chunk);
     return true;
   }
-  template <Team T>
-  static WEFT_FN Pack sum_of(T& team, const Session& s, const Circle& senders, const Pack* slots, std::uint64_t packs,
-                             const Pack& own) {
-    auto sum = R::start(ReduceOp::sum, senders.size);
-    for (std::uint32_t first = senders.first; first < senders.end(); first += kBatch) {
-      Pack received[kBatch] = {};
+  template <Team T, class Table>
+  static WEFT_FN bool await_takers(T& team, const Crossing<Table>& crossing, std::uint64_t chunk) {
+    return each_peer(team, crossing.s, crossing.second_circle(),
+                     [&](std::uint32_t taker) { return crossing.sharing.await_slot(team, taker, chunk); });
+  }
+  template <Team T, class Table>
+  static WEFT_FN void give_credits(T& team, const Crossing<Table>& crossing, std::uint64_t chunk) {
+    tell_peers(team, crossing.s, crossing.first_circle(),
+               [&](std::uint32_t peer) { crossing.summing.give_credit(team, peer, chunk); });
+  }
+  // Some packs of a chunk that each sender has put: i, i + step, …, of `left` that there are from i on. `slots`: pack i
+  // of the first rank's slot.
+  struct Parts {
+    const Pack* slots;
+    std::uint64_t slot_packs;
+    std::uint32_t step, left;
+  };
+  // All of a thread's packs travel at once, from two ranks at a time. `own(k)`: this rank's pack i + k.
+  template <std::uint32_t some, Team T, class Own>
+  static WEFT_FN void sum_packs(T& team, const Session& s, const Circle& senders, const Parts& parts, Own own,
+                                Pack (&made)[some]) {
+    constexpr std::uint32_t batch = 2;
+    typename R::Accumulator sum[some];
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < some; ++k) sum[k] = R::start(ReduceOp::sum, senders.size);
+    WEFT_NO_UNROLL
+    for (std::uint32_t first = senders.first; first < senders.end(); first += batch) {
+      Pack received[batch][some] = {};
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (first + k >= senders.end()) break;
-        received[k] = first + k == s.rank() ? own : team.get(slots + (first + k) * packs);
+      for (std::uint32_t b = 0; b < batch; ++b) {
+        const std::uint32_t sender = first + b;
+        if (sender >= senders.end()) break;
+        const Pack* const from = parts.slots + sender * parts.slot_packs;
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < some; ++k) {
+          if (k != 0 && k * parts.step >= parts.left) break;
+          received[b][k] = sender == s.rank() ? own(k * parts.step) : team.get(from + k * parts.step);
+        }
       }
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (first + k >= senders.end()) break;
-        if (first + k == senders.first) {
-          R::begin(sum, received[k]);
-        } else {
-          R::add(sum, received[k]);
+      for (std::uint32_t b = 0; b < batch; ++b) {
+        if (first + b >= senders.end()) break;
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < some; ++k) {
+          if (first + b == senders.first) {
+            R::begin(sum[k], received[b][k]);
+          } else {
+            R::add(sum[k], received[b][k]);
+          }
         }
       }
     }
-    return R::finish(sum);
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < some; ++k) made[k] = R::finish(sum[k]);
   }
 
-  // Sends a chunk of this rank's shard on, once it is made.
+  // Sends a piece of a unit on, by the block that has made it.
   template <Team T, class Table, class Cut>
-  static WEFT_FN bool send_shared(T& team, const Crossing<Table>& crossing, const Cut& cut, std::uint64_t chunk) {
+  static WEFT_FN bool send_piece(T& team, const Crossing<Table>& crossing, const Cut& cut, std::uint64_t chunk) {
     const Session& s = crossing.s;
     const Circle takers = crossing.second_circle();
     const Flow& flow = crossing.sharing;
-    if (chunk >= cut.chunks_of(crossing.table.rows_of(s.rank()))) return true;
-    if (!each_peer(team, s, takers, [&](std::uint32_t taker) { return flow.await_slot(team, taker, chunk); }) ||
-        !team.all(Stage::await_shared(team, crossing, chunk))) {
-      return false;
-    }
-    const std::uint32_t packs[] = {cut.packs_in(chunk, crossing.table.rows_of(s.rank()))};
+    if (chunk >= cut.chunks_of(crossing.own_rows())) return true;
+    if (!await_takers(team, crossing, chunk)) return false;  // behind its barrier all threads have made the unit
+    const std::uint32_t packs[] = {cut.packs_in(chunk, crossing.own_rows())};
     const auto from = Stage::shared(crossing, s.rank());
     each_pack<kAtOnce>(
         team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = from.get(cut.first_pack(chunk) + i); }, always,
@@ -267,6 +303,7 @@ struct FlowCrossing {
           for (std::uint32_t turn = 1; turn < takers.size; ++turn)
             team.put(flow.slot(takers.rank_in_turn(s.rank(), turn), chunk, s.rank()) + i, p);
         });
+    team.sync();  // every thread has put its packs
     tell_peers(team, s, takers, [&](std::uint32_t taker) { flow.announce(team, taker, chunk); });
     return true;
   }
@@ -291,6 +328,7 @@ struct FlowCrossing {
           team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = team.get(from + i); }, always,
           [&](std::uint32_t, std::uint32_t i, const Pack& p) { to.put(cut.first_pack(chunk) + i, p); });
     }
+    team.sync();  // every thread has read its packs
     tell_peers(team, s, owners, [&](std::uint32_t owner) {
       if (chunk < cut.chunks_of(crossing.table.rows_of(owner))) flow.give_credit(team, owner, chunk);
     });
@@ -299,22 +337,23 @@ struct FlowCrossing {
 
   // Waits for the credits that no later chunk has waited for.
   template <Team T, class Table, class Cut>
-  static WEFT_FN bool drain(T& team, const Crossing<Table>& crossing, const Flow::Role& role, const Cut& sums,
+  static WEFT_FN bool drain(T& team, const Crossing<Table>& crossing, const Role& role, const Cut& sums,
                             const Cut& shares) {
     const Session& s = crossing.s;
-    const auto each_last = [&](const Flow& flow, std::uint32_t peer, std::uint64_t chunks) {
+    const auto each_last = [&](const Flow& flow, const Cut& cut, std::uint32_t peer, std::uint64_t rows) {
+      const std::uint64_t chunks = cut.chunks_of(rows);
       for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
         if (flow.is_last_in_slot(chunk, chunks) && !flow.await_credit(team, peer, chunk)) return false;
       }
       return true;
     };
-    return each_peer(team, s, crossing.first_circle(),
-                     [&](std::uint32_t owner) {
-                       return each_last(crossing.summing, owner, sums.chunks_of(crossing.table.rows_of(owner)));
-                     }) &&
-           each_peer(team, s, crossing.second_circle(), [&](std::uint32_t taker) {
-             return each_last(crossing.sharing, taker, shares.chunks_of(crossing.table.rows_of(s.rank())));
-           });
+    return (!role.sends || each_peer(team, s, crossing.first_circle(),
+                                     [&](std::uint32_t owner) {
+                                       return each_last(crossing.summing, sums, owner, crossing.table.rows_of(owner));
+                                     })) &&
+           (!role.makes || each_peer(team, s, crossing.second_circle(), [&](std::uint32_t taker) {
+             return each_last(crossing.sharing, shares, taker, crossing.own_rows());
+           }));
   }
 };
 

@@ -42,7 +42,7 @@ std::vector<CallSetup> calls_of(Way way) {
 }  // namespace
 
 std::vector<Setup> small_crossing_setups() {
-  const std::vector<Grid> apart{{.blocks = 3, .threads = 1}};
+  const std::vector<Grid> apart{{.blocks = 4, .threads = 1}};  // a data block in each role
   // Ranks that have the same rows: each sends its own part of them.
   const auto replicas = [](bool flows, bool symmetric) {
     return CallSetup{.count = 8,
@@ -92,7 +92,7 @@ std::vector<Setup> small_crossing_setups() {
        .one_thread = true,
        .calls = calls_of({.counts = {1, 3}, .flows = true}),
        .bound = 1},
-      // The block that sends a sum has not made it.
+      // A block sends, another one sums, and a third one receives.
       {.name = "crossings-chunks-apart",
        .calls = {call_of({.moving = Moving::gather_sums, .counts = {2, 1}, .flows = true, .grids = apart}),
                  call_of({.moving = Moving::scatter_sums, .counts = {1, 1}, .flows = true, .grids = apart})},

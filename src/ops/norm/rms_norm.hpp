@@ -211,7 +211,7 @@ struct RmsNorm {
     return true;
   }
 
- private:
+ protected:
   // A thread's part of its row. If a thread may have any number of packs, it holds two, and loads the others again.
   template <std::uint32_t held>
   struct Row {

@@ -100,6 +100,7 @@ class NormedCrossingCall : public detail::GroupCall {
     query.whole_bytes = whole_rows * row;
     query.launch = args_.launch;
     plan_ = detail::plan_move(query);
+    if (may_flow() && !on_cpu()) plan_.warp_groups = detail::warp_groups_of(plan_.threads);
     choose_hops(detail::one_hop_packs(query));
     if (!may_flow()) widen_blocks();
     const detail::MadeScales scales = detail::made_scales(args_.fp8);

@@ -102,32 +102,48 @@ std::vector<Setup> small_normed_crossing_setups() {
       {.name = "normed-crossings-f32",
        .calls = both_ways({.counts = {1, 1}, .packs = 2, .form = kCastWithF32}),
        .bound = 1},
-      // Rows of three packs in slots of two: each has two chunks, and another block sums the next row.
+      // Rows of three packs in slots of two: each has two chunks, and another block makes the next row.
       {.name = "normed-crossings-chunks-apart",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart})},
        .bound = 1,
        .pipeline_slots = 2,
        .pipeline_packs = 2},
-      // Chunks that share no word tell nothing of each other.
+      // Chunks that share no slot wait for no credit.
       {.name = "normed-crossings-chunks-across",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = apart})},
        .bound = 1,
        .pipeline_packs = 2},
-      // A block that receives norms the rows of a chunk that
-      // another one sends.
+      // Two blocks have all roles, and serve a row by turns.
       {.name = "normed-crossings-chunks-by-turns",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = {{.blocks = 3, .threads = 1}}})},
        .bound = 1,
        .pipeline_packs = 2},
-      // A chunk has two rows, and the last one fewer.
+      // A quarter of a slot has two rows, and the last chunk fewer.
       {.name = "normed-crossings-chunks-of-rows",
-       .calls = {normed_call({.counts = {3, 0}, .flows = true, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}})},
+       .calls = {normed_call({.counts = {3, 0}, .flows = true, .grids = {{.blocks = 3, .threads = 1}}})},
        .bound = 1,
+       .pipeline_packs = 8},
+      // Whole rows, a block in each role, and the slots of either hop in turns: halves of one, and one.
+      {.name = "normed-crossings-chunks-in-parts",
+       .calls = {normed_call({.counts = {3, 0}, .flows = true, .packs = 2, .grids = {{.blocks = 4, .threads = 1}}})},
+       .bound = 1,
+       .pipeline_slots = 2,
        .pipeline_packs = 5},
+      {.name = "normed-crossings-chunks-cast-threads",
+       .calls = {normed_call({.moving = Moving::scatter_sums_norm,
+                              .counts = {2, 0},
+                              .flows = true,
+                              .packs = 2,
+                              .grids = {{.blocks = 2, .threads = 2}},
+                              .form = kCastAlone})},
+       .bound = 1,
+       .pipeline_slots = 2,
+       .pipeline_packs = 2},
       {.name = "normed-crossings-chunks-alone",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .group_ranks = 1, .packs = 2, .grids = apart})},
        .bound = 1,
-       .pipeline_slots = 2},
+       .pipeline_slots = 2,
+       .pipeline_packs = 2},
       {.name = "normed-crossings-chunks-threads",
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = {{.blocks = 3, .threads = 2}}})},
        .bound = 1,

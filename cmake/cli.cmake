@@ -35,27 +35,8 @@ set(plot_script ${CMAKE_INSTALL_DATADIR}/weft/plot.py)
 configure_file(bench/plot.py ${CMAKE_BINARY_DIR}/${plot_script} COPYONLY)
 set_property(SOURCE apps/weft/bench/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PLOT_SCRIPT="../${plot_script}")
 
-# The simulator, for `weft simulate`. The simulator's tests build their own (cmake/tests.cmake). Each operation brings
-# its own part.
-weft_sources(sim_files src/sim/*.cpp src/comm/sim_*.cpp src/ops/*/sim_*.cpp)
-weft_sources(sim_kernel_files src/ops/*/sim_*kernels*.cpp)
-weft_alone(${sim_kernel_files})
-# Every step of every execution passes these files. GCC vectorises the loop that joins views only at O3. Without it the
-# simulator takes a tenth longer, and another tenth with the other two at O1.
-set_property(SOURCE src/sim/memory.cpp src/sim/machine.cpp src/sim/schedule.cpp APPEND PROPERTY
-  COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
 if(cli_files AND sim_files AND WEFT_SIMULATE)
-  set(Boost_USE_STATIC_LIBS ON)
-  find_package(Boost REQUIRED COMPONENTS context)
-  add_library(weft-sim STATIC ${sim_files})
-  target_link_libraries(weft-sim PUBLIC weft_internal Boost::context)
-  weft_quickly_compiled(weft-sim)
-  target_compile_definitions(weft-sim PRIVATE WEFT_KEEPS_LOOPS)
-  if(WEFT_QUICK_KERNELS)  # few runs of the program use it, and those of the tests have their own
-    target_compile_options(weft-sim PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
-  endif()
-  # GCC 12 does not see that a sum's first term is always taken.
-  target_compile_options(weft-sim PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  weft_simulator(weft-sim)
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)
 endif()
 

@@ -90,9 +90,9 @@ endif()
 
 find_package(Python3 COMPONENTS Interpreter)
 
-# weft_mutate(TARGET TABLES SOURCE DIR INPUTS...): makes copies of files below SOURCE in which seeded bugs can be switched
-# on. MUTATED_FILES lists them, seen from there.
-function(weft_mutate target tables source dir)
+# weft_mutate(TARGET TABLES SWITCHED_BY SOURCE DIR INPUTS...): makes copies of files below SOURCE in which `tests` or the
+# `environment` can switch seeded bugs on. MUTATED_FILES lists them, seen from there.
+function(weft_mutate target tables switched_by source dir)
   set(inputs ${PROJECT_SOURCE_DIR}/tools/mutate.py ${tables} ${ARGN})
   # The copies are named as outputs, so that sources that include them are compiled anew in the same build.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tables})
@@ -107,7 +107,7 @@ function(weft_mutate target tables source dir)
   list(TRANSFORM files PREPEND ${dir}/)
   add_custom_command(OUTPUT ${dir}/stamp BYPRODUCTS ${dir}/mutant.hpp ${dir}/mutant_table.hpp ${files}
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
-      --table ${tables} --source ${source} --output ${dir}
+      --table ${tables} --switched-by ${switched_by} --source ${source} --output ${dir}
     COMMAND ${CMAKE_COMMAND} -E touch ${dir}/stamp
     DEPENDS ${inputs} COMMENT "Seeding bugs" VERBATIM)
   add_custom_target(${target} DEPENDS ${dir}/stamp)
@@ -120,7 +120,8 @@ if(Python3_FOUND AND NOT sanitized)
   weft_sources(oracle_tests tests/oracle/*_test.cpp)
   set(mutated_oracle ${CMAKE_BINARY_DIR}/mutated-oracle)
   list(TRANSFORM oracle_files PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE oracle_inputs)
-  weft_mutate(weft_mutated_oracle ${oracle_mutants} ${PROJECT_SOURCE_DIR} ${mutated_oracle} ${oracle_inputs})
+  weft_mutate(weft_mutated_oracle ${oracle_mutants} environment ${PROJECT_SOURCE_DIR} ${mutated_oracle}
+    ${oracle_inputs})
   set(unmutated ${oracle_files})
   list(REMOVE_ITEM unmutated ${MUTATED_FILES})
   list(TRANSFORM MUTATED_FILES PREPEND ${mutated_oracle}/)
@@ -143,8 +144,8 @@ if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   set(host_files ${weft_host_files})
   list(REMOVE_ITEM host_files ${weft_kernel_files})
   list(TRANSFORM host_files PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE host_inputs)
-  weft_mutate(weft_mutated_host ${host_mutants} ${PROJECT_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/mutated-host
-    ${host_inputs})
+  weft_mutate(weft_mutated_host ${host_mutants} environment ${PROJECT_SOURCE_DIR}/src
+    ${CMAKE_BINARY_DIR}/mutated-host ${host_inputs})
   foreach(file IN LISTS MUTATED_FILES)
     list(REMOVE_ITEM host_files src/${file})
     list(APPEND host_files ${CMAKE_BINARY_DIR}/mutated-host/${file})
@@ -224,32 +225,35 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   endif()
 endif()
 
-# The simulator is compiled over copies of the production templates in which seeded bugs can be switched on
-# (tools/mutate.py). It must not be linked with the library, which has the same templates without the bugs.
+# The simulator over copies of the production templates in which seeded bugs can be switched on (tools/mutate.py). Its tests
+# must not be linked with the library, which has the same templates without the bugs. A quick build compiles it once, for
+# the program, too, which switches no bug on.
 weft_sources_below(sim_test_files tests/sim/*_test.cpp)
 if(sim_test_files AND Python3_FOUND AND NOT sanitized)
-  set(Boost_USE_STATIC_LIBS ON)
-  find_package(Boost REQUIRED COMPONENTS context)
-  weft_sources(sim_files src/sim/*.cpp src/comm/sim_*.cpp src/ops/*/sim_*.cpp)
+  set(mutated_sim weft-sim)
+  if(NOT WEFT_QUICK_KERNELS OR NOT TARGET weft-sim)
+    set(mutated_sim weft-mutated-sim)
+    weft_simulator(${mutated_sim})
+  endif()
   weft_sources_below(mutable_headers
     src/base/*.hpp src/numeric/*.hpp src/wire/*.hpp src/protocol/*.hpp src/kernel/*.hpp src/ops/*.hpp)
   set(mutated_dir ${CMAKE_BINARY_DIR}/mutated)
   list(TRANSFORM mutable_headers PREPEND ${PROJECT_SOURCE_DIR}/)
   set(sim_mutants mutants mutants_deep mutants_time)
   list(TRANSFORM sim_mutants REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/tests/sim/\\1.json")
-  weft_mutate(weft_mutated "${sim_mutants}" ${PROJECT_SOURCE_DIR}/src ${mutated_dir} ${mutable_headers})
+  weft_mutate(weft_mutated "${sim_mutants}" tests ${PROJECT_SOURCE_DIR}/src ${mutated_dir} ${mutable_headers})
   weft_sources(relacy_files tests/sim/*relacy_test.cpp)
   weft_alone(${relacy_files})
   # Relacy switches stacks by longjmp. Ubuntu's compilers are hardened by default and take this for an attack.
   set_property(SOURCE ${relacy_files} APPEND PROPERTY COMPILE_OPTIONS -U_FORTIFY_SOURCE)
-  add_executable(weft-sim-tests ${sim_test_files} ${sim_files} src/base/fmt.cpp)
-  add_dependencies(weft-sim-tests weft_mutated)
-  target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)
-  weft_quickly_compiled(weft-sim-tests)
-  target_compile_definitions(weft-sim-tests PRIVATE WEFT_KEEPS_LOOPS)
-  # As for weft-sim (cmake/cli.cmake).
-  target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  target_link_libraries(weft-sim-tests PRIVATE weft_internal weft-oracle Boost::context GTest::gtest_main)
+  add_executable(weft-sim-tests ${sim_test_files} src/base/fmt.cpp)
+  foreach(target IN ITEMS ${mutated_sim} weft-sim-tests)
+    add_dependencies(${target} weft_mutated)
+    target_include_directories(${target} BEFORE PRIVATE ${mutated_dir})
+  endforeach()
+  weft_simulated(weft-sim-tests)
+  target_include_directories(weft-sim-tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(weft-sim-tests PRIVATE ${mutated_sim} weft-oracle GTest::gtest_main)
   weft_discover(weft-sim-tests LABELS case)
 endif()
 

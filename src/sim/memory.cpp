@@ -189,7 +189,7 @@ Pack Memory::exchange(unsigned thread, Location at, const Pack& value) {
   return old;
 }
 
-// Whole cache lines, so that the loop becomes a few vector instructions (cmake/cli.cmake sees to that).
+// Whole cache lines, so that the loop becomes a few vector instructions (cmake/simulator.cmake sees to that).
 void Memory::join_view(View& into, const View& from) const {
   const std::size_t bytes = used_bytes();
   for (std::size_t line = 0; line < bytes; line += 64) {

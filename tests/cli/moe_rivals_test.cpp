@@ -217,6 +217,22 @@ TEST(BenchMoeRivals, BytesThatMustMove) {
   EXPECT_EQ(MoeTraffic(four, args, Traffic::uniform, 2, 3).combine_moved_bytes(), 12 * 16 + 3 * 16);
 }
 
+// A push stores as many bytes as Weft sends, and bf16 rows and payloads travel with masks. Here all tokens go to all
+// ranks.
+TEST(BenchMoeRivals, BuffersHoldWhatIsPushed) {
+  for (const int ranks : {2, 4}) {
+    const ModelShape model{.name = "few experts", .hidden = 7168, .num_experts = ranks, .top_k = ranks};
+    const auto experts = static_cast<std::uint32_t>(ranks);
+    for (const RowCast cast : {RowCast::none, RowCast::fp8}) {
+      MoeExchangeArgs args{.tokens = 9, .hidden = 7168, .experts = experts, .top_k = experts, .cast = cast};
+      if (cast == RowCast::none) args.payload_bytes = {28672, 4096};
+      const MoeTraffic traffic(model, args, Traffic::uniform, ranks, 9);
+      const double pushed = traffic.dispatch_wire_bytes() / (ranks - 1) * ranks;
+      EXPECT_GE(static_cast<double>(rival_room(ranks, args)), pushed);
+    }
+  }
+}
+
 // An output is compared with the reference once, and by its bits from then on.
 TEST(BenchMoeRivals, AnEarlierRightOutputHidesNoWrongOne) {
   const ModelShape model{.name = "four experts", .hidden = 8, .num_experts = 4, .top_k = 2};

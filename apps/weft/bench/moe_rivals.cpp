@@ -24,16 +24,10 @@ constexpr std::size_t whole_packs(std::size_t bytes) {
   return (bytes + kPack - 1) / kPack * kPack;
 }
 
-// Room for every rank's tokens as rows of two bytes a column, with ids and weights.
-std::size_t room_for(int ranks, const MoeExchangeArgs& args) {
-  const std::size_t token = args.hidden * kBf16Bytes + args.top_k * (sizeof(std::int64_t) + sizeof(float));
-  return static_cast<std::size_t>(ranks) * args.tokens * token + kTensorRoom;
-}
-
 class MoeRivalsMeasurement final : public MoeRivals, private RankBench {
  public:
   MoeRivalsMeasurement(Ranks& ranks, const MoeExchangeArgs& args)
-      : RankBench(ranks, {.max_bytes = room_for(ranks.world_size(), args)}) {
+      : RankBench(ranks, {.max_bytes = rival_room(ranks.world_size(), args)}) {
     const int world = ranks_.world_size();
     const bool gpus = ranks_.device() == Device::cuda && world > 1 && world <= kMostPushed;
     if (gpus) outputs_.emplace(ranks_, args_.max_bytes);
@@ -255,6 +249,17 @@ std::string name(const MoeRival& rival) {
 std::size_t peer_row_bytes(const MoeExchangeArgs& args) {
   const detail::OutputRow row = detail::output_row(args);
   return whole_packs(row.bytes + row.scale_bytes);
+}
+
+// Peers move rows of two bytes a column with ids and weights. A push moves what Weft does: rows with masks,
+// records (one more than tokens), counts and a header.
+std::size_t rival_room(int ranks, const MoeExchangeArgs& args) {
+  const auto size = static_cast<std::uint32_t>(ranks);
+  const detail::ExchangeShape shape = detail::make_shape(size, 0, args, detail::map_experts(size, args));
+  const std::size_t of_peers = args.hidden * kBf16Bytes + args.top_k * (sizeof(std::int64_t) + sizeof(float));
+  const std::size_t of_push = (std::size_t{shape.row_packs} + args.top_k) * kPack;
+  const std::size_t counts = whole_packs((std::size_t{args.experts} + 2) * sizeof(std::uint64_t));
+  return size * ((args.tokens + std::size_t{1}) * std::max(of_peers, of_push) + counts) + kTensorRoom;
 }
 
 double copy_rate(const MoeRival& copy) {

@@ -30,6 +30,9 @@ double copy_rate(const MoeRival& copy);
 // A dispatched row as peers move it: with its scales behind it, in whole packs.
 std::size_t peer_row_bytes(const MoeExchangeArgs& args);
 
+// Bytes of a buffer that holds each rank's input, or all that comes to a rank, of any of these columns.
+std::size_t rival_room(int ranks, const MoeExchangeArgs& args);
+
 // Collective, like Bench.
 class MoeRivals {
  public:

@@ -123,7 +123,9 @@ def title(run):
         return f"Host time of a call, {'one GPU' if run['device'] == 'cuda' else 'one CPU rank'}"
     where = ranks_of(run)
     if run["command"] == "bench moe":
-        return (f"MoE of {run['model']['name']}: {run['routing']} routing, {run['dispatched']} dispatched, "
+        payloads = " + ".join(map(str, run.get("payload_bytes", [])))
+        beside = f" with payloads of {payloads} bytes" if payloads else ""
+        return (f"MoE of {run['model']['name']}: {run['routing']} routing, {run['dispatched']} dispatched{beside}, "
                 f"{run['layout']} layout, {run['combined']} combined, {where}")
     point = run["points"][0]
     if run["command"] == "bench norm":

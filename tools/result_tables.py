@@ -201,8 +201,9 @@ def short_methods(runs):
 
 
 def short_table(runs):
-    """The README's table, of the kind of GPU that the newest run has."""
-    runs = [run for run in runs if run["device"] == "cuda" and run["command"] in SHORT_COMMANDS]
+    """The README's table, of the kind of GPU that the newest run has. Its dispatches carry rows alone."""
+    runs = [run for run in runs if run["device"] == "cuda" and run["command"] in SHORT_COMMANDS and
+            not run.get("payload_bytes")]
     gpu = gpu_of(max(runs, key=lambda run: run["date"])) if runs else ""
     runs = [run for run in runs if gpu_of(run) == gpu]
     measured = {ranks: [row for run in runs if run["world_size"] == ranks for row in rows_of(run)]

@@ -155,6 +155,21 @@ class Results(unittest.TestCase):
         self.assertIn("| 8 | **5.00 ±1 %** | **6.00 ±1 %** | **11.0 ±1 %** | 9.00 ±1 % | 8.00 ±1 % | 4.0 | 3.0 |", page)
         self.assertNotIn("7.00", page)
 
+    def test_a_run_with_payloads_is_no_newer_run_of_rows_alone(self):
+        def both(us):
+            one = {"operation": "dispatch", "tokens": 8, "blocks": 0, "verdict": "ok"}
+            return [one | {"contender": "automatic", "us": us, "samples_us": [[us]]},
+                    one | {"contender": "NCCL A2A", "us": 9.0, "samples_us": [[9.0]]}]
+
+        self.add(self.moe(both(5.0)) | {"payload_bytes": []})
+        self.add(self.moe(both(7.0), "2027-01-01T00:00:00Z") | {"payload_bytes": [896, 4], "dispatched": "bf16"})
+        page, short = self.tables()
+        self.assertIn("| `dispatch` | 8 tokens a rank | **5.00** / 9.00 NCCL A2A |", short)
+        self.assertIn("uniform routing, fp8 dispatched, masked layout", page)
+        self.assertIn("uniform routing, bf16 dispatched with payloads of 896 + 4 bytes, masked layout", page)
+        self.assertIn("**5.00 ±1 %**", page)
+        self.assertIn("**7.00 ±1 %**", page)
+
     def test_the_hosts_time_is_kept_in_nanoseconds(self):
         def spread(median, low, high):
             return {"median": median, "p10": low, "p90": high}

@@ -110,6 +110,31 @@ TEST(BenchMoeRivals, GlooMovesTheSameTokens) {
       << result.out;
 }
 
+// All-gathers have payloads as tensors of their own. Sends and receives have them behind the row, 536 bytes in packs.
+TEST(BenchMoeRivals, PeersMovePayloads) {
+  const auto file = testing::TempDir() + "moe_gloo_payloads.json";
+  const auto result = run(bench({"--tokens", "5", "--payload", "20", "--payload", "4", "--json", file}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::map<std::string, double> bytes;
+  double rows = 0;
+  const auto json = read_json(file);
+  for (const auto& point : json.at("points")) {
+    EXPECT_EQ(point.at("verdict"), "ok");
+    const auto who = point.at("contender").get<std::string>();
+    if (who == "automatic") rows = point.at("wire_rows");
+    if (who != "automatic") bytes[point.at("operation").get<std::string>() + " " + who] = point.at("wire_bytes");
+  }
+  const bool missing = result.out.find("\nGloo: ") != std::string::npos;
+  ASSERT_EQ(bytes.empty(), missing) << result.out;
+  if (missing) return;
+  const std::map<std::string, double> wanted = {{"dispatch Gloo AG", 5 * (512 + 2 * 4 + 2 * 4 + 20 + 4)},
+                                                {"dispatch Gloo A2A", rows * 544},
+                                                {"combine Gloo A2A", rows * 512}};
+  EXPECT_EQ(bytes, wanted);
+  EXPECT_NE(result.out.find("\nPeers dispatch rows of 512 bytes, with payloads of 20 + 4 bytes.\n"), std::string::npos)
+      << result.out;
+}
+
 // A rank that gets no token, ranks that get unequal numbers, and rows that are not cast.
 TEST(BenchMoeRivals, UnequalNumbersOfRows) {
   const auto config = testing::TempDir() + "moe_unequal.json";
@@ -191,6 +216,9 @@ TEST(BenchMoeRivals, TheLegendSaysWhatTheColumnsContain) {
                            "bound = max(plain push, moved bytes / copy rate)", "Window traffic is\n  not counted"})
     EXPECT_NE(all.find(says), std::string::npos) << says;
   EXPECT_EQ(all.find("Gloo"), std::string::npos);
+  const MoeExchangeArgs with_payloads{.hidden = 7168, .payload_bytes = {896, 4}};
+  EXPECT_NE(moe_rival_legend(results, with_payloads).find("rows of 14336 bytes, with payloads of 896 + 4 bytes."),
+            std::string::npos);
   for (MoeResult& result : results) result.peers.clear();
   EXPECT_EQ(moe_rival_legend(results, args).find("No peer"), std::string::npos);
   for (MoeResult& result : results) result.bounds.clear();
@@ -217,6 +245,15 @@ TEST(BenchMoeRivals, BytesThatMustMove) {
   EXPECT_EQ(MoeTraffic(four, args, Traffic::uniform, 2, 3).combine_moved_bytes(), 12 * 16 + 3 * 16);
 }
 
+// Payloads are read and written, too: 20 and 4 bytes of each of 3 tokens, and of 6 rows.
+TEST(BenchMoeRivals, PayloadsMustMove) {
+  const ModelShape model{.name = "two experts", .hidden = 8, .num_experts = 2, .top_k = 2};
+  const MoeExchangeArgs args{.tokens = 3, .hidden = 8, .experts = 2, .top_k = 2, .payload_bytes = {20, 4}};
+  const MoeTraffic traffic(model, args, Traffic::uniform, 2, 3);
+  EXPECT_EQ(traffic.dispatch_moved_bytes(), 3 * (16 + 24) + 6 * (16 + 24));
+  EXPECT_EQ(traffic.combine_moved_bytes(), 6 * 16 + 3 * 16);
+}
+
 // A push stores as many bytes as Weft sends, and bf16 rows and payloads travel with masks. Here all tokens go to all
 // ranks.
 TEST(BenchMoeRivals, BuffersHoldWhatIsPushed) {
@@ -231,6 +268,23 @@ TEST(BenchMoeRivals, BuffersHoldWhatIsPushed) {
       EXPECT_GE(static_cast<double>(rival_room(ranks, args)), pushed);
     }
   }
+}
+
+// One bit of a token's payload is noticed where its row has come.
+TEST(BenchMoeRivals, AWrongPayloadIsNoticed) {
+  const ModelShape model{.name = "two experts", .hidden = 8, .num_experts = 2, .top_k = 2};
+  const MoeExchangeArgs args{.tokens = 3, .hidden = 8, .experts = 2, .top_k = 2, .payload_bytes = {20, 4}};
+  const MoeTraffic traffic(model, args, Traffic::uniform, 2, 3);
+  MoeTraffic other = traffic;
+  const_cast<RankTokens&>(other.tokens(1)).payloads[1][2 * 4 + 3] ^= std::byte{1};
+  Ranks ranks({.world_size = 2, .device = Device::cpu});
+  ranks.each([&](Ranks::Seat& seat) {
+    MoeRank rank(ranks, seat, args);
+    rank.upload(traffic);
+    rank.dispatch(3, {});
+    EXPECT_NE(rank.check_dispatch(other).find("token 2 of rank 1: other bits in payload 1"), std::string::npos);
+    EXPECT_EQ(rank.check_dispatch(traffic), "");
+  });
 }
 
 // An output is compared with the reference once, and by its bits from then on.

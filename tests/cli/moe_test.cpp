@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -151,6 +152,62 @@ TEST(BenchMoe, CountsTheWireAndTheMemory) {
   EXPECT_EQ(json.at("memory").at("window_bytes"), memory.window);
   EXPECT_EQ(json.at("memory").at("dispatch_bytes"), memory.dispatch);
   EXPECT_EQ(json.at("memory").at("output_bytes"), 4 * 8 * 512);
+}
+
+// Payloads are compared in every layout and by every way of rows. Their bytes are counted by hand: 20 and 4 bytes take
+// three packs, so 560 bytes travel with 128 of masks.
+TEST(BenchMoe, CarriesPayloads) {
+  const auto config = moe_config(), file = testing::TempDir() + "moe_payloads.json";
+  const std::vector<std::vector<std::string>> ways = {{"--layout", "masked"},
+                                                      {"--layout", "masked", "--dispatch", "f16", "--rounds", "2"},
+                                                      {"--layout", "contiguous", "--path", "ring", "--apart"},
+                                                      {"--layout", "rank-major", "--routing", "hot"},
+                                                      {"--layout", "rank-compact", "--csv", "-"}};
+  for (const std::vector<std::string>& way : ways) {
+    std::vector<std::string> arguments = {"bench",     "moe", "--config",  config, "--device",  "cpu",
+                                          "--ep",      "2",   "--tokens",  "3",    "--samples", "1",
+                                          "--payload", "20",  "--payload", "4",    "--json",    file};
+    arguments.insert(arguments.end(), way.begin(), way.end());
+    const auto result = run(arguments);
+    ASSERT_EQ(result.code, 0) << way[1] << ": " << result.err;
+    const auto json = read_json(file);
+    EXPECT_EQ(json.at("payload_bytes"), std::vector<int>({20, 4}));
+    const auto& points = json.at("points");
+    const std::string note = "Rows are bf16: those that are cast have no payloads";
+    EXPECT_EQ(json.at("notes").front() == note, json.at("dispatched") == "bf16") << json.at("notes");
+    EXPECT_EQ(points.at(0).at("verdict"), "ok");
+    const double rows = points.at(0).at("wire_rows");
+    EXPECT_EQ(points.at(0).at("wire_bytes"), 8 + 5 * 8 + 3 * 2 * 16 + rows * 688);
+    EXPECT_EQ(points.at(1).at("wire_bytes"), 8 + rows * 512);
+    if (way.back() == "-") {
+      EXPECT_TRUE(std::regex_search(result.out, std::regex("\ndispatch,,,2,[^\n]*,20\\+4,\n"))) << result.out;
+      EXPECT_TRUE(std::regex_search(result.out, std::regex("\ncombine,,,2,[^\n]*[0-9],,\n"))) << result.out;
+    } else {
+      EXPECT_NE(result.out.find(" dispatched with payloads of 20 + 4 bytes, "), std::string::npos) << result.out;
+    }
+  }
+}
+
+TEST(BenchMoe, PayloadsThatCannotBeAreRejectedWithTheirRange) {
+  const auto config = moe_config();
+  const std::string of_exchange = "MoeExchangeArgs::payload_bytes";
+  const std::vector<std::pair<std::vector<std::string>, std::string>> rejected = {
+      {{"--payload", "0"}, "--payload: \"0\" must be a whole number between 4 and 4198400"},
+      {{"--payload", "x"}, "--payload: \"x\" must be a whole number between 4 and 4198400"},
+      {{"--payload", "6"}, of_exchange + ": 6 is not a multiple of 4 between 4 and 5120"},
+      {{"--payload", "20", "--payload", "5104"}, of_exchange + ": 5104 is not a multiple of 4 between 4 and 5100"},
+      {{"--payload", "4", "--payload", "4", "--payload", "4", "--payload", "4", "--payload", "4"},
+       of_exchange + "'s length: 5 is not 4 at most"},
+      {{"--payload", "4", "--dispatch", "fp8"},
+       of_exchange + ": 4 is not absent, and rows that are cast have no payloads"}};
+  for (const auto& [options, said] : rejected) {
+    std::vector<std::string> arguments = {"bench", "moe", "--config", config, "--device",  "cpu",
+                                          "--ep",  "2",   "--tokens", "3",    "--samples", "1"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << said;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err << "\nhas no: " << said;
+  }
 }
 
 // Every model that has experts. Rows are fp8 if they are a multiple of 128 columns, else bf16 with a note.

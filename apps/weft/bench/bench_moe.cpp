@@ -30,6 +30,9 @@ std::vector<std::int64_t> default_moe_tokens(Device device) {
   return tokens;
 }
 
+// Of the widest rows; an exchange knows its own limit.
+constexpr std::int64_t kMostPayloadBytes = (std::int64_t{4} << 20) + 4096;
+
 struct MoeBench {
   std::vector<std::string> arguments;
   BenchOptions options;
@@ -43,6 +46,7 @@ struct MoeBench {
   std::uint32_t rounds = 1;
   bool apart = false, unweighted = false, weights_at_combine = false;
   std::uint32_t capacity = 0;
+  std::vector<std::uint32_t> payloads;  // bytes of each
   RowPath path = RowPath::automatic;
   std::uint32_t ring_rows = 0, slot_tokens = 0;
   Launch launch;
@@ -69,6 +73,7 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .type = row == "f16" ? RowType::f16 : RowType::bf16,
           .cast = cast_of(row),
           .scale_order = scale_order,
+          .payload_bytes = payloads,
           .combine_type = row == "f16" ? DataType::f16 : DataType::bf16,
           .layout = layout,
           .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u,
@@ -92,9 +97,10 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
   const auto& [shape, args, results, notes] = measured;
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   fmt::print(
-      "MoE of {}: {}\n{} routing, {} dispatched, {} layout{}, {} combined {} "
+      "MoE of {}: {}\n{} routing, {} dispatched{}, {} layout{}, {} combined {} "
       "weights{}{}{}\n{}\n{}\n{}\n{}",
-      shape.name, in_words(shape), name(traffic), row, name(layout),
+      shape.name, in_words(shape), name(traffic), row,
+      payloads.empty() ? "" : fmt::format(" with {}", payloads_in_words(args)), name(layout),
       scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
       unweighted ? "without" : "with", weights_at_combine ? " that it is given" : "",
       capacity != 0 ? fmt::format(", {} rows kept", capacity) : "",
@@ -118,7 +124,10 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   for (const MoeRival* rival : rivals_of(results)) of_rivals.push_back(rival->result);
   const Crowd crowd = crowd_of(ranks, of_rivals);
   if (options.tables_on_stdout()) print(ranks, measured, crowd);
-  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, {}, results));
+  if (!options.csv.empty()) {
+    const CsvArgs about{.ranks = ranks.world_size(), .crowd = crowd, .payload_bytes = args.payload_bytes};
+    write_text(options.csv, to_csv(about, {}, results));
+  }
   if (!options.wants_report()) return;
   auto json =
       report(run_info({"bench moe", arguments, notes, crowd}, ranks, options), describe_machine(), to_json(results));
@@ -132,6 +141,7 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   json["weighted"] = args.weighted;
   json["weights_at_combine"] = args.weights_at_combine;
   json["capacity"] = capacity;
+  json["payload_bytes"] = payloads;
   json["apart"] = apart || rounds != 1;
   json["rounds"] = rounds;
   json["path"] = name(path);
@@ -169,8 +179,10 @@ void MoeBench::measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Me
 int MoeBench::run() {
   Measured measured{.shape = model.shape_with_experts(), .args = {}};
   if (row.empty()) {
-    if (std::string note = cast_note(measured.shape); !note.empty()) measured.notes.push_back(std::move(note));
-    row = cast_name(usual_cast(measured.shape));
+    std::string note = cast_note(measured.shape);
+    if (note.empty() && !payloads.empty()) note = "Rows are bf16: those that are cast have no payloads";
+    row = cast_name(note.empty() ? RowCast::fp8 : RowCast::none);
+    if (!note.empty()) measured.notes.push_back(std::move(note));
   }
   std::vector<std::int64_t> counts;
   if (!tokens.empty()) counts = parse_counts(tokens, "--tokens", kMostRows);
@@ -197,9 +209,15 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
                  "Blocks of each kernel, \"0,4,8,16\": each has a line, with a bound on as many blocks; 2 to one more "
                  "than a GPU's SMs, and 2 on CPU ranks (0: chosen by size)")
       ->capture_default_str();
-  app.add_option("--dispatch", bench->row,
-                 "Rows that are sent to experts (default: fp8, or bf16 if 128 does not divide hidden)")
+  app.add_option(
+         "--dispatch", bench->row,
+         "Rows that are sent to experts (default: fp8, or bf16 with --payload or if 128 does not divide hidden)")
       ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "fp8-pow2", "bf16", "f16"}));
+  app.add_option("--payload", bench->payloads,
+                 "Bytes of a payload that travels beside each row that is not cast, a multiple of 4; up to four times. "
+                 "All of them have 4 bytes per column and 4096 more at most")
+      ->check(whole_number(4, kMostPayloadBytes))
+      ->allow_extra_args(false);
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
              "Choice of experts: uniform: any; grouped: of some groups, like DeepSeek; zipf: expert n with weight "
              "1/n; hot: all tokens choose expert 0, too");

@@ -1,6 +1,7 @@
 #include "bench/csv.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/table.hpp"
 #include "workloads/speed_up.hpp"
@@ -46,6 +47,7 @@ void add_result(Table& table, const CsvArgs& args, const std::vector<Result>& re
                                     std::string(name(result.verdict))};
   add_figure(cells, right ? figure_of(result) : Figure{});
   cells.push_back(right ? number(result.gb_per_s()) : "");
+  cells.emplace_back();  // payloads
   SpeedUp ratio;
   if (is_weft(point.contender)) ratio = speed_up(result, best_peer(results, point), args.crowd);
   cells.push_back(ratio.ratio ? number(*ratio.ratio) : "");
@@ -83,6 +85,8 @@ void add_exchange(Table& table, const CsvArgs& args, const ExchangeLine& line) {
   const Figure figure = line.verdict == Verdict::ok ? line.figure : Figure{};
   add_figure(cells, figure);
   cells.push_back(figure.us > 0 ? number(line.bytes / figure.us / 1e3) : "");
+  const bool combines = line.operation == kMoeOperations[1];
+  cells.push_back(combines ? "" : fmt::format("{}", fmt::join(args.payload_bytes, "+")));
   table.add(std::move(cells));
 }
 
@@ -116,9 +120,9 @@ void add_exchanges(Table& table, const CsvArgs& args, const std::vector<MoeResul
 }  // namespace
 
 std::string to_csv(const CsvArgs& args, const std::vector<Result>& results, const std::vector<MoeResult>& exchanges) {
-  Table table({"operation", "load",    "padding",   "ranks",     "type",   "op",       "rows",
-               "hidden",    "bytes",   "contender", "method",    "blocks", "threads",  "algorithm",
-               "verdict",   "samples", "us_min",    "us_median", "us_max", "gb_per_s", "speed_up"});
+  Table table({"operation", "load",      "padding", "ranks",    "type",     "op",        "rows",    "hidden",
+               "bytes",     "contender", "method",  "blocks",   "threads",  "algorithm", "verdict", "samples",
+               "us_min",    "us_median", "us_max",  "gb_per_s", "payloads", "speed_up"});
   for (const Result& result : results) add_result(table, args, results, result);
   add_exchanges(table, args, exchanges);
   return table.csv();

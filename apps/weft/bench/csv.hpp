@@ -2,6 +2,7 @@
 // value is an empty cell.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,13 @@ namespace weft::cli {
 struct CsvArgs {
   int ranks = 0;
   Crowd crowd = {};
+  std::vector<std::uint32_t> payload_bytes = {};  // of exchanges
 };
 
-// operation, load, ranks, type, op, rows, hidden, bytes, contender, method, blocks, threads, algorithm, verdict,
-// samples, us_min, us_median, us_max, gb_per_s, speed_up. For exchanges, rows are tokens per rank, and bytes are those
-// that cross the links per rank (plain copy: those that are read and written).
+// operation, load, padding, ranks, type, op, rows, hidden, bytes, contender, method, blocks, threads, algorithm,
+// verdict, samples, us_min, us_median, us_max, gb_per_s, payloads, speed_up. For exchanges, rows are tokens per rank,
+// and bytes are those that cross the links per rank (plain copy: those that are read and written). Payloads are the
+// bytes of each that a dispatch carries, "896+4".
 std::string to_csv(const CsvArgs& args, const std::vector<Result>& results,
                    const std::vector<MoeResult>& exchanges = {});
 

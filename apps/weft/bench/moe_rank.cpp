@@ -55,6 +55,10 @@ MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const MoeExchangeArgs& a
   local_weights_ = allocate(joint && args.weighted ? places * args.top_k * 4 : 0);
   expert_rows_ = allocate(places * args.hidden * 2 + kInputRoom);
   combined_ = allocate(std::size_t{args.tokens} * args.hidden * 2);
+  for (const std::uint32_t bytes : args.payload_bytes) {
+    payloads_.push_back(allocate(std::size_t{args.tokens} * bytes + kInputRoom));
+    output_payloads_.push_back(allocate(places * bytes));
+  }
 }
 
 // A tensor that the call does not have is null.
@@ -77,6 +81,10 @@ void MoeRank::upload(const MoeTraffic& traffic) {
   right_combine_.reset();
   device_->upload(rows_.data, mine.rows.data(), mine.rows.size() * 2);
   upload_room(static_cast<std::byte*>(rows_.data) + mine.rows.size() * 2);
+  for (std::size_t i = 0; i < payloads_.size(); ++i) {
+    device_->upload(payloads_[i].data, mine.payloads[i].data(), mine.payloads[i].size());
+    upload_room(static_cast<std::byte*>(payloads_[i].data) + mine.payloads[i].size());
+  }
   device_->upload(ids_.data, mine.ids.data(), mine.ids.size() * 4);
   device_->upload(weights_.data, mine.weights.data(), mine.weights.size() * 4);
   const auto expert_rows = static_cast<std::byte*>(expert_rows_.data);
@@ -123,6 +131,10 @@ DispatchHandle MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
                     .discard = true,
                     .launch = args.launch,
                     .rounds = {.count = args.rounds}};
+  for (std::size_t i = 0; i < payloads_.size(); ++i) {
+    call.payloads[i] = input(payloads_[i], args.input);
+    call.output_payloads[i] = output_payloads_[i].data;
+  }
   if (!args.apart) return exchange_.dispatch(call);
   const DispatchHandle handle = exchange_.dispatch_send(call);
   for (call.round = 0; call.round < args.rounds; ++call.round) exchange_.dispatch_wait(handle, call);
@@ -144,10 +156,13 @@ void MoeRank::combine(DispatchHandle handle, const CallArgs& args) {
 }
 
 void MoeRank::clear() {
-  for (const Tensor& tensor :
-       {output_, scales_, counts_, offsets_, source_tokens_, prefix_, local_ids_, local_weights_, combined_}) {
+  const auto clear = [&](const Tensor& tensor) {
     if (tensor.bytes != 0) device_->fill(tensor.data, 0xff, tensor.bytes);
-  }
+  };
+  for (const Tensor& tensor :
+       {output_, scales_, counts_, offsets_, source_tokens_, prefix_, local_ids_, local_weights_, combined_})
+    clear(tensor);
+  for (const Tensor& payload : output_payloads_) clear(payload);
 }
 
 std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
@@ -181,8 +196,10 @@ std::uint64_t MoeRank::digest_dispatch(const MoeTraffic& traffic) {
     digest.add(download<std::uint8_t>(tensor, 0, tensor.bytes));
   for (const std::uint32_t expert : exchange_.experts()) {
     const oracle::ExpertRows& placed = traffic.placed()[expert];
-    for (std::size_t place = 0; place < placed.kept; ++place)
+    for (std::size_t place = 0; place < placed.kept; ++place) {
       digest.add(download<std::uint8_t>(output_, placed.row[place] * row_.bytes, row_.bytes));
+      for (std::size_t i = 0; i < output_payloads_.size(); ++i) digest.add(payload_of(i, placed.row[place]));
+    }
   }
   return digest.value();
 }
@@ -205,6 +222,7 @@ std::string MoeRank::compare_dispatch(const MoeTraffic& traffic) {
       const auto row = download<std::uint8_t>(output_, placed.row[place] * row_.bytes, row_.bytes);
       const auto scales = scales_of(all_scales, placed.row[place]);
       std::string wrong = check_row(traffic, rank, token, row.data(), scales.data());
+      if (wrong.empty()) wrong = compare_payloads(traffic, rank, token, placed.row[place]);
       if (wrong.empty() && prefix_.bytes != 0) wrong = compare_ids(traffic, rank, token, placed.row[place], 1);
       if (!wrong.empty()) return fmt::format("expert {}, token {} of rank {}: {}", expert, token, rank, wrong);
     }
@@ -216,6 +234,19 @@ std::string MoeRank::compare_dispatch(const MoeTraffic& traffic) {
     if (std::string wrong = compare_ids(traffic, rank, 0, first, traffic.token_count()); !wrong.empty()) return wrong;
   }
   return {};
+}
+
+std::vector<std::uint8_t> MoeRank::payload_of(std::size_t number, std::size_t row) {
+  const std::size_t bytes = exchange_.args().payload_bytes[number];
+  return download<std::uint8_t>(output_payloads_[number], row * bytes, bytes);
+}
+
+std::string MoeRank::compare_payloads(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token,
+                                      std::size_t row) {
+  std::string wrong;
+  for (std::size_t i = 0; wrong.empty() && i < output_payloads_.size(); ++i)
+    wrong = check_payload(traffic, rank, token, i, payload_of(i, row).data());
+  return wrong;
 }
 
 // The ids and weights of `tokens` tokens of a rank from `first` on, whose rows follow each other from `row` on.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/rank_device.hpp"
 #include "weft/moe.hpp"
@@ -47,10 +48,12 @@ class MoeRank {
   static const void* input(const Tensor& first, int number);
   template <class T>
   std::vector<T> download(const Tensor& tensor, std::size_t first, std::size_t count);
+  std::vector<std::uint8_t> payload_of(std::size_t number, std::size_t row);
   std::uint64_t digest_dispatch(const MoeTraffic& traffic);
   std::string compare_dispatch(const MoeTraffic& traffic);
   std::string compare_ids(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t first, std::size_t row,
                           std::uint32_t tokens);
+  std::string compare_payloads(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token, std::size_t row);
   std::string check_numbers(const MoeTraffic& traffic);
   std::vector<std::uint8_t> scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const;
 
@@ -60,6 +63,7 @@ class MoeRank {
   detail::OutputRow row_;
   Tensor rows_, ids_, weights_, output_, scales_, counts_, offsets_, source_tokens_, prefix_, local_ids_,
       local_weights_, expert_rows_, combined_;
+  std::vector<Tensor> payloads_, output_payloads_;
   std::optional<std::uint64_t> right_dispatch_, right_combine_;  // digests of outputs that were right
 };
 

@@ -113,7 +113,7 @@ class MoeRivalsMeasurement final : public MoeRivals, private RankBench {
     return std::min(whole_packs(static_cast<std::size_t>(bytes / 2)), args_.max_bytes / kPack * kPack) / kBf16Bytes;
   }
 
-  // all_gather: rows, ids and weights of all tokens. reduce_scatter: a row for every token of every rank.
+  // all_gather: rows, ids, weights and payloads of all tokens. reduce_scatter: a row for every token of every rank.
   GatherShape shape_of(Operation operation) const {
     const MoeExchangeArgs& args = traffic_->exchange();
     const std::size_t choices = std::size_t{args.top_k} * 4 / kBf16Bytes;  // 4 bytes each
@@ -121,13 +121,18 @@ class MoeRivalsMeasurement final : public MoeRivals, private RankBench {
     shape.widths = operation == Operation::all_gather
                        ? std::vector<std::size_t>{peer_row_bytes(args) / kBf16Bytes, choices, choices}
                        : std::vector<std::size_t>{args.hidden};
+    if (operation == Operation::all_gather)
+      for (const std::uint32_t bytes : args.payload_bytes) shape.widths.push_back(bytes / kBf16Bytes);
     const std::vector<std::int32_t> rows(shape.rows.begin(), shape.rows.end());
     shape.slots = slots_of(rows, Padding::none);
     return shape;
   }
 
+  // dispatch: payloads lie behind the row.
   std::size_t exchanged_row_bytes() const {
-    return part_ == kDispatch ? peer_row_bytes(traffic_->exchange()) : traffic_->exchange().hidden * kBf16Bytes;
+    const MoeExchangeArgs& args = traffic_->exchange();
+    return part_ == kDispatch ? whole_packs(peer_row_bytes(args) + detail::side_sizes(args).bytes)
+                              : args.hidden * kBf16Bytes;
   }
   // Bytes that go from rank to rank. combine: the same rows come back.
   std::size_t exchanged(std::size_t from, std::size_t to) const {
@@ -251,12 +256,13 @@ std::size_t peer_row_bytes(const MoeExchangeArgs& args) {
   return whole_packs(row.bytes + row.scale_bytes);
 }
 
-// Peers move rows of two bytes a column with ids and weights. A push moves what Weft does: rows with masks,
+// Peers move rows of two bytes a column with payloads, ids and weights. A push moves what Weft does: rows with masks,
 // records (one more than tokens), counts and a header.
 std::size_t rival_room(int ranks, const MoeExchangeArgs& args) {
   const auto size = static_cast<std::uint32_t>(ranks);
   const detail::ExchangeShape shape = detail::make_shape(size, 0, args, detail::map_experts(size, args));
-  const std::size_t of_peers = args.hidden * kBf16Bytes + args.top_k * (sizeof(std::int64_t) + sizeof(float));
+  const std::size_t of_peers = args.hidden * kBf16Bytes + whole_packs(detail::side_sizes(args).bytes) +
+                               args.top_k * (sizeof(std::int64_t) + sizeof(float));
   const std::size_t of_push = (std::size_t{shape.row_packs} + args.top_k) * kPack;
   const std::size_t counts = whole_packs((std::size_t{args.experts} + 2) * sizeof(std::uint64_t));
   return size * ((args.tokens + std::size_t{1}) * std::max(of_peers, of_push) + counts) + kTensorRoom;

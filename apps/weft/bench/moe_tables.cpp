@@ -1,6 +1,7 @@
 #include "bench/moe_tables.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -66,9 +67,12 @@ std::string ratio(double us, double of) {
 
 }  // namespace
 
+std::string payloads_in_words(const MoeExchangeArgs& args) {
+  return fmt::format("payloads of {} bytes", fmt::join(args.payload_bytes, " + "));
+}
+
 Table moe_table(const std::vector<MoeResult>& results, const MoeExchangeArgs& args) {
-  const detail::OutputRow sent = detail::output_row(args);
-  const double logical = static_cast<double>(sent.bytes + sent.scale_bytes) + args.hidden * 2.0;
+  const double logical = static_cast<double>(placed_row_bytes(args)) + args.hidden * 2.0;
   const Keys keys(results);
   std::vector<std::string> columns = keys.columns();
   const std::size_t first = columns.size();
@@ -127,17 +131,20 @@ std::string moe_rival_legend(const std::vector<MoeResult>& results, const MoeExc
   std::string text;
   if (!columns.empty()) text += "µs: median of the slowest rank's samples.\n";
   if (has("AG") || has("A2A"))
-    text += fmt::format("Peers dispatch rows of {} bytes{}.\n", peer_row_bytes(args),
-                        args.cast == RowCast::none ? "" : ", cast before and with their scales");
+    text += fmt::format("Peers dispatch rows of {} bytes{}{}.\n", peer_row_bytes(args),
+                        args.cast == RowCast::none ? "" : ", cast before and with their scales",
+                        args.payload_bytes.empty() ? "" : fmt::format(", with {}", payloads_in_words(args)));
   if (has("AG"))
     text +=
-        "AG/RS, vLLM's default. dispatch: a group of all-gathers of all tokens' rows, ids and weights.\n"
+        "AG/RS, vLLM's default. dispatch: a group of all-gathers of all tokens' rows, ids, weights and\n"
+        "  payloads, if there are any.\n"
         "  combine: a reduce-scatter of a bf16 row of every token of every rank, summed before.\n";
   if (has("Gloo")) text += "  Gloo's all-gathers follow each other, and it has no reduce-scatter here.\n";
   if (has("A2A"))
     text +=
         "A2A: a group of sends and receives, of a row per token and rank with an expert of it (its own\n"
-        "  rank included), and back. It leaves out packing, counts (here known before) and, in combine,\n"
+        "  rank included, payloads behind it), and back. It leaves out packing, counts (here known before) and, in "
+        "combine,\n"
         "  the sum over ranks.\n";
   if (has("symm.")) text += "symm.: buffers in symmetric windows (NCCL_WIN_COLL_SYMMETRIC).\n";
   if (!columns.empty() && columns != std::vector<std::string>{"plain push", "plain copy"})
@@ -151,7 +158,8 @@ std::string moe_rival_legend(const std::vector<MoeResult>& results, const MoeExc
         "  copy rate: bytes that the plain copy reads and writes, over its time. It moves the same number\n"
         "  of bytes, or as many as a bank of receive buffers holds.\n"
         "  moved bytes, of the rank with most: dispatch reads each input row and writes each placed row\n"
-        "  once; combine reads each expert's row and writes each combined row once. Window traffic is\n"
+        "  once, with their payloads; combine reads each expert's row and writes each combined row once. Window "
+        "traffic is\n"
         "  not counted.\n"
         "of bound: Weft's time over the bound.\n";
   return text;

@@ -50,6 +50,13 @@ std::string check_row(const MoeTraffic& traffic, std::uint32_t rank, std::uint32
   return {};
 }
 
+std::string check_payload(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token, std::size_t number,
+                          const std::uint8_t* payload) {
+  const std::size_t bytes = traffic.exchange().payload_bytes[number];
+  const std::byte* const sent = traffic.tokens(rank).payloads[number].data() + token * bytes;
+  return std::memcmp(payload, sent, bytes) == 0 ? "" : fmt::format("other bits in payload {}", number);
+}
+
 std::string check_entries(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,
                           std::uint32_t token, const std::int32_t* ids, const float* weights) {
   const std::uint32_t top_k = traffic.exchange().top_k;

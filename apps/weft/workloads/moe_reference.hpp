@@ -19,6 +19,9 @@ oracle::Bytes joint_row(const MoeTraffic& traffic, std::span<const std::uint32_t
 // A row of dispatch's output, of a token of `rank`.
 std::string check_row(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token, const std::uint8_t* row,
                       const std::uint8_t* scales);
+// Likewise payload `number` of the same token, as it has arrived.
+std::string check_payload(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token, std::size_t number,
+                          const std::uint8_t* payload);
 // By rank: checks a token's ids and weights on the rank that has `experts`.
 std::string check_entries(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,
                           std::uint32_t token, const std::int32_t* ids, const float* weights);

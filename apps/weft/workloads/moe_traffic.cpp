@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <random>
 
@@ -52,7 +53,23 @@ std::vector<std::int32_t> choose(std::mt19937& random, const ModelShape& model, 
   return best(scores, top_k);
 }
 
+// Words of any bits. A third of them are all ones, the sentinel of the wire.
+std::vector<std::byte> any_words(std::mt19937& random, std::size_t bytes) {
+  std::vector<std::byte> all(bytes);
+  for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t)) {
+    const auto number = static_cast<std::uint32_t>(random());
+    const std::uint32_t word = number % 3 == 0 ? ~0u : number;
+    std::memcpy(all.data() + at, &word, sizeof(word));
+  }
+  return all;
+}
+
 }  // namespace
+
+std::size_t placed_row_bytes(const MoeExchangeArgs& exchange) {
+  const detail::OutputRow row = detail::output_row(exchange);
+  return row.bytes + row.scale_bytes + detail::side_sizes(exchange).bytes;
+}
 
 MoeTraffic::MoeTraffic(const ModelShape& model, const MoeExchangeArgs& exchange, Traffic traffic, int ranks,
                        std::uint32_t tokens)
@@ -88,6 +105,9 @@ MoeTraffic::MoeTraffic(const ModelShape& model, const MoeExchangeArgs& exchange,
       seen[rank] = false;
       wire_rows_ += static_cast<double>(std::count(seen.begin(), seen.end(), true)) / ranks;
     }
+    // Behind all other numbers: payloads change neither rows nor routing.
+    for (const std::uint32_t bytes : exchange.payload_bytes)
+      mine.payloads.push_back(any_words(random, std::size_t{tokens} * bytes));
     oracle::route(exchange, rank, std::vector<std::int64_t>(mine.ids.begin(), mine.ids.end()), mine.weights, routing_);
     tokens_.push_back(std::move(mine));
   }
@@ -134,9 +154,9 @@ std::size_t MoeTraffic::most_placed_rows() const {
 }
 
 double MoeTraffic::dispatch_moved_bytes() const {
-  const detail::OutputRow row = detail::output_row(exchange_);
-  return token_count_ * (exchange_.hidden * 2.0) +
-         static_cast<double>(most_placed_rows()) * static_cast<double>(row.bytes + row.scale_bytes);
+  const double given = exchange_.hidden * 2.0 + static_cast<double>(detail::side_sizes(exchange_).bytes);
+  return token_count_ * given +
+         static_cast<double>(most_placed_rows()) * static_cast<double>(placed_row_bytes(exchange_));
 }
 
 double MoeTraffic::combine_moved_bytes() const {

@@ -24,10 +24,14 @@ constexpr std::string_view name(Traffic traffic) {
 }
 
 struct RankTokens {
-  std::vector<std::uint16_t> rows;  // [tokens, hidden], of the exchange's type
-  std::vector<std::int32_t> ids;    // [tokens, top_k]
-  std::vector<float> weights;       // likewise; 1 where the exchange is unweighted
+  std::vector<std::uint16_t> rows;               // [tokens, hidden], of the exchange's type
+  std::vector<std::int32_t> ids;                 // [tokens, top_k]
+  std::vector<float> weights;                    // likewise; 1 where the exchange is unweighted
+  std::vector<std::vector<std::byte>> payloads;  // [tokens, bytes] of each of the exchange's payload_bytes
 };
+
+// A row of dispatch's output, with its scales and payloads.
+std::size_t placed_row_bytes(const MoeExchangeArgs& exchange);
 
 class MoeTraffic {
  public:
@@ -54,13 +58,14 @@ class MoeTraffic {
   // Rows that cross a link, per rank (none to the token's own rank), and the number with one row for each expert.
   double wire_rows() const { return wire_rows_; }
   double logical_rows() const { return static_cast<double>(token_count_) * exchange_.top_k; }
-  // All bytes that cross a link per rank: rows with their scales or masks, records, counts and headers.
+  // All bytes that cross a link per rank: rows with their scales, payloads or masks, records, counts and headers.
   double dispatch_wire_bytes() const;
   double combine_wire_bytes() const;
   // Tokens of `from` that have an expert on `to`, which may be `from` itself.
   std::size_t tokens_sent(std::uint32_t from, std::uint32_t to) const { return sent_[std::size_t{from} * ranks_ + to]; }
   // Bytes that every implementation reads and writes in the memory of the rank that has most. dispatch: tokens are
-  // read and placed rows written, with their scales; combine: experts' rows are read and combined ones written.
+  // read and placed rows written, with their scales and payloads; combine: experts' rows are read and combined ones
+  // written.
   double dispatch_moved_bytes() const;
   double combine_moved_bytes() const;
 

@@ -52,7 +52,8 @@ constexpr std::string_view name(ScaleOrder order) {
 
 // The way of rows to their ranks, and back. All of them give the same bits.
 enum class RowPath : std::uint8_t {
-  automatic,  // slots up to 1024 tokens, otherwise the ring, and slots for 128 tokens beside it
+  automatic,  // slots up to 1024 tokens, otherwise the ring, and slots for 128 tokens beside it; from few blocks
+              // (MoeExchangeArgs::blocks) the ring for fewer tokens, too
   slots,      // buffers have a place for every token of every rank: the least latency, from all processors of a GPU
   ring        // rows flow through `ring_rows` places for each rank: any number of tokens, or 128 and more on few blocks
 };
@@ -132,6 +133,11 @@ struct MoeExchangeArgs {
   // `most_tokens` are no more take the slots. So one exchange serves prefill and decoding. 0: as RowPath says; with
   // RowPath::ring none. rank_compact: always 0.
   std::uint32_t slot_tokens = 0;
+  // The blocks that its calls will be given (Launch::blocks), 2 … 256, or 0: all of a GPU. From few blocks the ring is
+  // faster than slots from some tens of tokens on. So RowPath::automatic then takes it for more `tokens` than those,
+  // with slots beside it for calls of no more `most_tokens`. Nothing else depends on it, and calls may still be given
+  // any blocks, which may differ from rank to rank.
+  int blocks = 0;
   // Its dispatches can be made again with the routing of an earlier one (DispatchArgs::again). Rows then take the ring
   // alone: RowPath::ring without slot_tokens, or rank_compact. A dispatch takes no rounds.
   bool repeatable = false;

@@ -15,7 +15,7 @@ auto with_exchange_args(Use use) {
                std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
                std::uint32_t ring_rows, bool weights_at_combine, std::uint32_t slot_tokens,
                std::vector<std::int32_t> experts_of_rank, std::uint32_t maps, bool repeatable,
-               std::vector<std::uint32_t> payload_bytes) {
+               std::vector<std::uint32_t> payload_bytes, int blocks) {
     return use(first, MoeExchangeArgs{.tokens = tokens,
                                       .hidden = hidden,
                                       .experts = experts,
@@ -40,6 +40,7 @@ auto with_exchange_args(Use use) {
                                       .path = value_of<RowPath>("path", path),
                                       .ring_rows = ring_rows,
                                       .slot_tokens = slot_tokens,
+                                      .blocks = blocks,
                                       .repeatable = repeatable});
   };
 }
@@ -118,7 +119,8 @@ Streams, graphs, tags and errors are as in Group.)doc");
         nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(), nb::arg("handles") = defaults.handles,
         nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, nb::arg("weights_at_combine") = false,
         nb::arg("slot_tokens") = 0, nb::arg("experts_of_rank") = std::vector<std::int32_t>(), nb::arg("maps") = 1,
-        nb::arg("repeatable") = false, nb::arg("payload_bytes") = std::vector<std::uint32_t>(), doc, extra...);
+        nb::arg("repeatable") = false, nb::arg("payload_bytes") = std::vector<std::uint32_t>(), nb::arg("blocks") = 0,
+        doc, extra...);
   };
   define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
@@ -141,6 +143,7 @@ experts_of_rank: instead, for set_experts(): the expert at each place of each ra
     −1 at empty places. maps: how many, 1 … 1024; a dispatch names its own.
 handles: most dispatches whose combine has not ended, 1 … 64.
 path: "automatic" (slots up to 1024 tokens, else the ring, and slots for 128 beside it), "slots" or "ring".
+blocks: those that calls will be given, 2 … 256; 0: all. From few blocks "automatic" takes the ring for fewer tokens.
 ring_rows: places for each rank's rows. slot_tokens: tokens with slots beside the ring, for calls of so many most_tokens.
 repeatable: dispatches can be made again with an earlier routing (dispatch's `again`). Rows take the ring alone: path is
     "ring" without slot_tokens, or layout "rank_compact". A dispatch has one round.)doc");

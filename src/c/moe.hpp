@@ -32,6 +32,7 @@ struct Mirror<weft_moe_exchange_args> {
     copy(c.slot_tokens, cpp.slot_tokens);
     copy(c.maps, cpp.maps);
     copy(c.repeatable, cpp.repeatable);
+    copy(c.blocks, cpp.blocks);
   }
 };
 

@@ -46,6 +46,7 @@ std::vector<OtherExchange> other_exchanges() {
           {"weights_at_combine true", [](auto& a) { a.weights_at_combine = true; }},
           {"path ring", [](auto& a) { a.path = RowPath::ring; }},
           {"ring_rows 64", [](auto& a) { a.ring_rows = 64; }, [](auto& a) { a.path = RowPath::ring; }},
+          {"blocks 8", [](auto& a) { a.blocks = 8; }},
           {"repeatable true", [](auto& a) { a.repeatable = true; }, [](auto& a) { a.path = RowPath::ring; }},
           {"payload_bytes 8 4 0 0",
            [](auto& a) {

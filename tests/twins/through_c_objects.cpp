@@ -95,6 +95,7 @@ struct Definition {
     c.experts_of_rank = args.experts_of_rank.data();
     c.experts_of_rank_count = args.experts_of_rank.size();
     c.repeatable = args.repeatable;
+    c.blocks = args.blocks;
     c.payload_bytes = args.payload_bytes.data();
     c.payload_bytes_count = args.payload_bytes.size();
   }

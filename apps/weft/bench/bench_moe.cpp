@@ -49,6 +49,7 @@ struct MoeBench {
   std::vector<std::uint32_t> payloads;  // bytes of each
   RowPath path = RowPath::automatic;
   std::uint32_t ring_rows = 0, slot_tokens = 0;
+  int exchange_blocks = 0;
   Launch launch;
 
   struct Measured {
@@ -83,7 +84,8 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .weights_at_combine = weights_at_combine,
           .path = path,
           .ring_rows = ring_rows,
-          .slot_tokens = slot_tokens};
+          .slot_tokens = slot_tokens,
+          .blocks = exchange_blocks};
 }
 
 std::vector<Launch> MoeBench::launches() const {
@@ -145,6 +147,7 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   json["apart"] = apart || rounds != 1;
   json["rounds"] = rounds;
   json["path"] = name(path);
+  json["exchange_blocks"] = exchange_blocks;
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   json["memory"] = to_json(memory);
   json["memory"]["output_bytes"] = memory.output;
@@ -236,7 +239,12 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   add_choice(
       app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
       "Way of rows: slots for every token, up to 1024; or a ring of places (automatic: slots up to 1024 tokens, for "
-      "more the ring, and slots for calls of up to 128 beside it)");
+      "more the ring, and slots for calls of up to 128 beside it; see --exchange-blocks)");
+  app.add_option(
+         "--exchange-blocks", bench->exchange_blocks,
+         "Blocks for which the exchange is made: from few of them automatic takes the ring for fewer tokens, too "
+         "(0: all). It does not set --blocks")
+      ->check(whole_number(0, kMostBlocks));
   app.add_option("--ring-rows", bench->ring_rows,
                  "Places of a ring for each rank's rows, a power of two from 32 to 16384 (0: 4096 among all ranks, at "
                  "least 512)")

@@ -60,7 +60,7 @@ typedef struct weft_moe_exchange_args {
   const int32_t* experts_of_rank;  // [experts_of_rank_count]
   size_t experts_of_rank_count;
   weft_flag repeatable;
-  weft_flag reserved;             // 0
+  int32_t blocks;
   const uint32_t* payload_bytes;  // [payload_bytes_count]
   size_t payload_bytes_count;
 } weft_moe_exchange_args;

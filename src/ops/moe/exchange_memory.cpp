@@ -3,6 +3,7 @@
 
 #include "comm/arguments.hpp"
 #include "ops/moe/exchange_state.hpp"
+#include "tuning/row_path.hpp"
 #include "weft/moe.hpp"
 
 namespace weft {
@@ -13,7 +14,7 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args) {
   const auto size = static_cast<std::uint32_t>(ranks);
   detail::check_exchange_args(size, args);
   const detail::ExpertMap map = detail::map_experts(size, args);
-  const detail::ExchangeShape shape = detail::make_shape(size, 0, args, map);
+  const detail::ExchangeShape shape = detail::make_shape(size, 0, detail::with_row_path(args), map);
   const detail::ExchangeLayout layout = detail::make_exchange_layout(size, shape);
   const detail::OutputRow row = detail::output_row(args);
   MoeExchangeMemory memory{};

@@ -9,8 +9,10 @@
 #include "base/argument.hpp"
 #include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
+#include "base/limits.hpp"
 #include "comm/disagreement.hpp"
 #include "team/team.hpp"
+#include "tuning/row_path.hpp"
 
 namespace weft::detail {
 namespace {
@@ -18,7 +20,8 @@ namespace {
 constexpr std::uint32_t kMostHidden = 1u << 20;
 constexpr std::uint32_t kMostAlignment = 1024;
 constexpr std::uint32_t kMostMaps = 1024;
-constexpr std::uint32_t kMostSideBytes = 4096;  // of scales and payloads, beyond 4 for each column
+constexpr int kMostGivenBlocks = static_cast<int>(kMaxBlocks);  // of Launch::blocks on any GPU
+constexpr std::uint32_t kMostSideBytes = 4096;                  // of scales and payloads, beyond 4 for each column
 
 // The values that all ranks of a group must share, as bytes to compare.
 struct AgreedExchange {
@@ -33,6 +36,7 @@ struct AgreedExchange {
   bool weighted, weights_at_combine;
   RowPath path;
   std::uint32_t ring_rows, slot_tokens;
+  int blocks;
   bool repeatable;
   std::uint32_t payload_bytes[kMostPayloads];
 };
@@ -43,11 +47,11 @@ std::string describe(const AgreedExchange& a) {
       "rank_of_expert {:08x}, maps {}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, "
       "weighted {}, "
       "weights_at_combine {}, "
-      "path {}, ring_rows {}, slot_tokens {}, repeatable {}, payload_bytes {}",
+      "path {}, ring_rows {}, slot_tokens {}, blocks {}, repeatable {}, payload_bytes {}",
       a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map, a.maps,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
       name(a.combine_type), static_cast<int>(a.overflow), a.weighted, a.weights_at_combine, name(a.path), a.ring_rows,
-      a.slot_tokens, a.repeatable, fmt::join(a.payload_bytes, " "));
+      a.slot_tokens, a.blocks, a.repeatable, fmt::join(a.payload_bytes, " "));
 }
 
 std::vector<ExpertMap> all_maps(std::uint32_t ranks, const MoeExchangeArgs& args) {
@@ -72,7 +76,10 @@ void check_payloads(const MoeExchangeArgs& args) {
 
 }  // namespace
 
-void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
+void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& given) {
+  const MoeExchangeArgs args = with_row_path(given);
+  check_argument(args.blocks == 0 || (args.blocks >= 2 && args.blocks <= kMostGivenBlocks), "MoeExchangeArgs::blocks",
+                 args.blocks, fmt::format("0 or between 2 and {}", kMostGivenBlocks));
   check_argument(args.path <= RowPath::ring, "MoeExchangeArgs::path", static_cast<int>(args.path),
                  choices(RowPath::ring));
   const std::uint32_t most_tokens = args.path == RowPath::slots ? kMaxSlotTokens : kMaxExchangeTokens;
@@ -239,6 +246,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeE
   mine.path = args.path;
   mine.ring_rows = args.ring_rows;
   mine.slot_tokens = args.slot_tokens;
+  mine.blocks = args.blocks;
   mine.repeatable = args.repeatable;
   std::ranges::copy(args.payload_bytes, mine.payload_bytes);
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
@@ -259,8 +267,8 @@ ExchangeState::ExchangeState(GroupState& group, const MoeExchangeArgs& args, int
       number_(number),
       args_(args),
       maps_(all_maps(static_cast<std::uint32_t>(group.size()), args)),
-      shape_(make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()), args,
-                        maps_.front())),
+      shape_(make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()),
+                        with_row_path(args), maps_.front())),
       layout_(make_exchange_layout(static_cast<std::uint32_t>(group.size()), shape_)),
       experts_(std::size_t{args.maps} * shape_.local, kNone),
       dispatch_(group.communicator(), kMaxGroups - 1 - 2 * slot, group.members(), group.rank(), window(), 0,

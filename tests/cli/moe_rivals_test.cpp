@@ -261,9 +261,9 @@ TEST(BenchMoeRivals, BuffersHoldWhatIsPushed) {
     const ModelShape model{.name = "few experts", .hidden = 7168, .num_experts = ranks, .top_k = ranks};
     const auto experts = static_cast<std::uint32_t>(ranks);
     for (const RowCast cast : {RowCast::none, RowCast::fp8}) {
-      MoeExchangeArgs args{.tokens = 9, .hidden = 7168, .experts = experts, .top_k = experts, .cast = cast};
+      MoeExchangeArgs args{.tokens = 99, .hidden = 7168, .experts = experts, .top_k = experts, .cast = cast};
       if (cast == RowCast::none) args.payload_bytes = {28672, 4096};
-      const MoeTraffic traffic(model, args, Traffic::uniform, ranks, 9);
+      const MoeTraffic traffic(model, args, Traffic::uniform, ranks, 99);
       const double pushed = traffic.dispatch_wire_bytes() / (ranks - 1) * ranks;
       EXPECT_GE(static_cast<double>(rival_room(ranks, args)), pushed);
     }

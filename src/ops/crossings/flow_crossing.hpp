@@ -63,20 +63,23 @@ struct PlainStage {
   static WEFT_FN Cut cut_of_shared(const Crossing& crossing) {
     return {crossing.work, crossing.sharing};
   }
-  // Makes a chunk: stores what goes on, and gives it to `push(i, pack)`. `sum(i, step, left, sums)` makes the sums of
-  // the chunk's packs i, i + step, …, of `left` that there are from i on.
+  // Makes a chunk: stores what goes on, and gives it to `push(i, pack)`. `sum(own, i, step, left, sums)` makes the sums
+  // of the chunk's packs i, i + step, …, of `left` that there are from i on; own(k) is this rank's part i + k.
   template <Team T, class Crossing, class Sum, class Push>
   static WEFT_FN void make(T& team, const Crossing& crossing, const Cut& cut, std::uint64_t chunk, Sum sum, Push push) {
     constexpr std::uint32_t at_once = 4;
     const std::uint32_t step = team.size(), packs = cut.packs_in(chunk, crossing.own_rows());
-    const Rows<aligned16> output = shared(crossing, crossing.s.rank());
+    const std::uint32_t rank = crossing.s.rank();
+    const std::uint64_t first = cut.first_pack(chunk);
+    const Rows<aligned16> input = crossing.work.template part_of<aligned16>(crossing.table, rank);
+    const Rows<aligned16> output = shared(crossing, rank);
     for (std::uint32_t i = team.thread_rank(); i < packs; i += at_once * step) {
       Pack sums[at_once];
-      sum(i, step, packs - i, sums);
+      sum([&](std::uint32_t k) { return input.get(first + i + k); }, i, step, packs - i, sums);
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < at_once; ++k) {
         if (k * step >= packs - i) break;
-        output.put(cut.first_pack(chunk) + i + k * step, sums[k]);
+        output.put(first + i + k * step, sums[k]);
         push(i + k * step, sums[k]);
       }
     }
@@ -204,13 +207,9 @@ struct FlowCrossing {
       return false;
     }
     if (sums.pieces == 1 && !await_takers(team, crossing, chunk)) return false;
-    const auto input = crossing.shards.template part_of<aligned16>(crossing.table, s.rank());
-    const std::uint64_t first = sums.first_pack(chunk);
     const Pack* const slots = crossing.summing.slot(s.rank(), chunk, 0);
-    const auto sum = [&](std::uint32_t i, std::uint32_t step, std::uint32_t left, auto& made) {
-      sum_packs(
-          team, s, senders, {slots + i, crossing.summing.chunk_packs(), step, left},
-          [&](std::uint32_t k) { return input.get(first + i + k); }, made);
+    const auto sum = [&](auto own, std::uint32_t i, std::uint32_t step, std::uint32_t left, auto& made) {
+      sum_packs(team, s, senders, {slots + i, crossing.summing.chunk_packs(), step, left}, own, made);
     };
     if constexpr (Stage::kHasPieces) {
       if (sums.pieces != 1) {
@@ -222,9 +221,14 @@ struct FlowCrossing {
       }
     }
     const std::uint64_t to = crossing.sharing.slot_packs(chunk, s.rank());
+    const auto slot_of = [&](std::uint32_t turn) {
+      return crossing.sharing.area(takers.rank_in_turn(s.rank(), turn)) + to;
+    };
+    Pack* const nearest = takers.size == 1 ? nullptr : slot_of(1);
     Stage::make(team, crossing, sums, chunk, sum, [&](std::uint32_t i, const Pack& pack) {
-      for (std::uint32_t turn = 1; turn < takers.size; ++turn)
-        team.put(crossing.sharing.area(takers.rank_in_turn(s.rank(), turn)) + to + i, pack);
+      if (nearest != nullptr) team.put(nearest + i, pack);
+      WEFT_NO_UNROLL
+      for (std::uint32_t turn = 2; turn < takers.size; ++turn) team.put(slot_of(turn) + i, pack);
     });
     team.sync();  // every thread has read its parts, and put what goes on
     tell_peers(team, s, takers, [&](std::uint32_t taker) { crossing.sharing.announce(team, taker, chunk); });
@@ -236,10 +240,13 @@ struct FlowCrossing {
     return each_peer(team, crossing.s, crossing.second_circle(),
                      [&](std::uint32_t taker) { return crossing.sharing.await_slot(team, taker, chunk); });
   }
+  // Not by the threads that announce: a release takes a microsecond and more.
   template <Team T, class Table>
   static WEFT_FN void give_credits(T& team, const Crossing<Table>& crossing, std::uint64_t chunk) {
-    tell_peers(team, crossing.s, crossing.first_circle(),
-               [&](std::uint32_t peer) { crossing.summing.give_credit(team, peer, chunk); });
+    const Circle senders = crossing.first_circle();
+    const std::uint32_t thread = (team.thread_rank() + team.size() / 2) % team.size();
+    for (std::uint32_t turn = 1 + thread; turn < senders.size; turn += team.size())
+      crossing.summing.give_credit(team, senders.rank_in_turn(crossing.s.rank(), turn), chunk);
   }
   // Some packs of a chunk that each sender has put: i, i + step, …, of `left` that there are from i on. `slots`: pack i
   // of the first rank's slot.

@@ -71,9 +71,12 @@ struct NormStage {
     std::uint32_t uses = 0;
     for (std::uint32_t row = 0; row < cut.rows && first + row < rows; ++row) {
       const std::uint32_t begin = row * norm.row_packs, to = row * shape.packs();
+      const Packs own = input_of(crossing, first + row);
       Norm::finish(
           team, norm, first + row, uses,
-          [&](std::uint32_t i, std::uint32_t step, auto& sums) { sum(begin + i, step, norm.row_packs - i, sums); },
+          [&](std::uint32_t i, std::uint32_t step, auto& sums) {
+            sum([&](std::uint32_t k) { return own.load(i + k); }, begin + i, step, norm.row_packs - i, sums);
+          },
           [&](std::uint32_t i, const Pack& pack) { push(to + i, pack); });
       if constexpr (casts) {
         if (crossing.second_circle().size == 1 || shape.cast == 0) continue;
@@ -91,12 +94,13 @@ struct NormStage {
     const NormWork& norm = crossing.work.norm;
     const std::uint64_t row = chunk / cut.pieces, first = chunk % cut.pieces * cut.slot_packs;
     const std::uint32_t packs = cut.packs_in(chunk, crossing.own_rows());
+    const Packs own = input_of(crossing, row);
     const Packs residual(static_cast<const Pack*>(norm.residual) + row * norm.residual_stride + first, 0);
     const Packs result(static_cast<Pack*>(norm.residual_output) + row * norm.residual_output_stride + first, 0);
     for (std::uint32_t i = team.thread_rank(); i < packs; i += team.size()) {
-      Pack own[1];
-      sum(i, team.size(), packs - i, own);
-      result.store(i, norm.residual != nullptr ? Norm::added(own[0], residual.load(i)) : own[0]);
+      Pack made[1];
+      sum([&](std::uint32_t k) { return own.load(first + i + k); }, i, team.size(), packs - i, made);
+      result.store(i, norm.residual != nullptr ? Norm::added(made[0], residual.load(i)) : made[0]);
     }
   }
   // Norms a long row, all of whose pieces are summed.
@@ -125,6 +129,12 @@ struct NormStage {
     const auto rows = static_cast<std::uint32_t>(slot / most);
     if (rows != 0) return {row_packs, rows, 1, slot};
     return {row_packs, 1, static_cast<std::uint32_t>((most + slot - 1) / slot), slot};
+  }
+  // This rank's part of a row of its shard.
+  template <class Crossing>
+  static WEFT_FN Packs input_of(const Crossing& crossing, std::uint64_t row) {
+    const std::uint64_t first = crossing.shards.partition.input_row(crossing.table, crossing.s.rank());
+    return Packs(crossing.work.row_of_input(first + row), 0);
   }
   template <class Crossing>
   static WEFT_FN NormWork own_norm(const Crossing& crossing) {

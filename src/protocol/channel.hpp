@@ -88,8 +88,10 @@ template <class Visit>
 constexpr void each_old_words(const RegionLayout& layout, std::uint32_t size, Visit visit) {
   const std::uint64_t ranks = size;
   visit(layout.headers, (kBanks + 1) * ranks);
-  visit(layout.pipeline_signals, kSlotParts * layout.pipeline_slots * ranks);
-  visit(layout.pipeline_credits, kSlotParts * layout.pipeline_slots * ranks);
+  // Exchanges have words for two hops of whole slots alone (ops/moe/exchange.hpp), and no chunks.
+  const bool chunks = layout.pipeline_packs != 0;
+  visit(layout.pipeline_signals, (chunks ? kSlotParts : 2) * layout.pipeline_slots * ranks);
+  visit(layout.pipeline_credits, (chunks ? kSlotParts : 1) * layout.pipeline_slots * ranks);
   visit(layout.symmetric_signals, 2 * layout.symmetric_chunks * ranks);
   visit(layout.ready_flags, layout.symmetric_chunks != 0 ? ranks : 0);
 }

@@ -142,7 +142,8 @@ struct FlowCrossing {
   };
   template <Team T, class Table>
   static WEFT_FN Role role_of(T& team, const Crossing<Table>& crossing) {
-    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1, quarter = (blocks + 3) / 4;
+    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1,
+                        quarter = blocks < 4 ? 1 : blocks / 4;
     if (blocks < 3) return {.sends = true, .makes = true, .receives = true, .block = block, .blocks = blocks};
     const std::uint32_t senders = crossing.first_circle().size == 1 ? 0 : quarter;
     const std::uint32_t receivers = crossing.second_circle().size == 1 ? 0 : quarter;
@@ -209,7 +210,7 @@ struct FlowCrossing {
     if (sums.pieces == 1 && !await_takers(team, crossing, chunk)) return false;
     const Pack* const slots = crossing.summing.slot(s.rank(), chunk, 0);
     const auto sum = [&](auto own, std::uint32_t i, std::uint32_t step, std::uint32_t left, auto& made) {
-      sum_packs(team, s, senders, {slots + i, crossing.summing.chunk_packs(), step, left}, own, made);
+      sum_packs(team, s, senders, {slots + i, crossing.summing.packs_between_senders(), step, left}, own, made);
     };
     if constexpr (Stage::kHasPieces) {
       if (sums.pieces != 1) {
@@ -252,7 +253,7 @@ struct FlowCrossing {
   // of the first rank's slot.
   struct Parts {
     const Pack* slots;
-    std::uint64_t slot_packs;
+    std::uint64_t between_senders;
     std::uint32_t step, left;
   };
   // All of a thread's packs travel at once, from two ranks at a time. `own(k)`: this rank's pack i + k.
@@ -270,7 +271,7 @@ struct FlowCrossing {
       for (std::uint32_t b = 0; b < batch; ++b) {
         const std::uint32_t sender = first + b;
         if (sender >= senders.end()) break;
-        const Pack* const from = parts.slots + sender * parts.slot_packs;
+        const Pack* const from = parts.slots + sender * parts.between_senders;
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < some; ++k) {
           if (k != 0 && k * parts.step >= parts.left) break;
@@ -310,7 +311,7 @@ struct FlowCrossing {
           for (std::uint32_t turn = 1; turn < takers.size; ++turn)
             team.put(flow.slot(takers.rank_in_turn(s.rank(), turn), chunk, s.rank()) + i, p);
         });
-    team.sync();  // every thread has put its packs
+    team.sync();  // every thread has put its part of the piece
     tell_peers(team, s, takers, [&](std::uint32_t taker) { flow.announce(team, taker, chunk); });
     return true;
   }

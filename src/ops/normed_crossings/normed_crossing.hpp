@@ -87,8 +87,7 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
       return true;
     }
     // Either hop's shards must fit.
-    const std::uint64_t row = work.shape.packs() > work.norm.row_packs ? work.shape.packs() : work.norm.row_packs;
-    const bool one_go = table.most_rows() * row <= work.shards.slot_packs;
+    const bool one_go = table.most_rows() * work.most_row_packs() <= work.shards.slot_packs;
     const bool one_hop = word <= work.shards.one_hop_packs;
     if constexpr (phase == 0) {
       if (one_hop) {

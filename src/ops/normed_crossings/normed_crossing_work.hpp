@@ -7,6 +7,7 @@
 #include "ops/crossings/crossing_work.hpp"
 #include "ops/norm/norm_work.hpp"
 #include "ops/normed_crossings/normed_rows.hpp"
+#include "protocol/channel.hpp"
 
 namespace weft::detail {
 
@@ -21,6 +22,10 @@ struct NormedCrossingWork {
   NormWork norm;        // residual and new residual of this rank's shard; all rows of the outputs
   NormedRowShape shape;
 
+  // In the hop whose rows are longer.
+  WEFT_FN std::uint32_t most_row_packs() const {
+    return norm.row_packs > shape.packs() ? norm.row_packs : shape.packs();
+  }
   WEFT_FN const std::byte* row_of_input(std::uint64_t row) const {
     return static_cast<const std::byte*>(shards.input) + row * shards.input_stride;
   }
@@ -42,6 +47,13 @@ struct NormedCrossingWork {
     return own;
   }
 };
+
+// So many parts of a slot, as a power of two, that each has room for a row.
+WEFT_FN std::uint32_t parts_with_a_row(std::uint64_t slot_packs, std::uint32_t row_packs) {
+  std::uint32_t shift = 0;
+  while (2u << shift <= kSlotParts && slot_packs >> (shift + 1) >= row_packs) ++shift;
+  return shift;
+}
 
 inline NormedRowShape shape_of(const NormWork& work) {
   NormedRowShape shape{};

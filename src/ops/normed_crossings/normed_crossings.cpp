@@ -81,9 +81,9 @@ class NormedCrossingCall : public detail::GroupCall {
     work_.shape = detail::shape_of(work_.norm);
     // Before tensors are compared: so many rows reach over whatever lies behind them.
     constexpr std::uint64_t most_packs = std::uint64_t{1} << 32;
-    detail::require(args_.output_rows < most_packs / most_row_packs(),
+    detail::require(args_.output_rows < most_packs / work_.most_row_packs(),
                     "output_rows: {} rows of {} packs are not less than 2^32 packs", args_.output_rows,
-                    most_row_packs());
+                    work_.most_row_packs());
     detail::check_norm_tensors(group, arguments);
     for (const detail::Extent& written : detail::outputs_of(arguments).extent)
       if (written.data != nullptr)
@@ -92,7 +92,7 @@ class NormedCrossingCall : public detail::GroupCall {
 
   detail::CallName plan(bool) {
     const GroupState& group = channel();
-    const std::uint64_t row = std::uint64_t{most_row_packs()} * sizeof(detail::Pack);
+    const std::uint64_t row = std::uint64_t{work_.most_row_packs()} * sizeof(detail::Pack);
     const std::uint64_t whole_rows = gathers ? args_.output_rows : args_.input_rows;
     detail::MoveQuery query = detail::move_query_for(group, detail::TunedOperation::crossing_rms_norm, args_.type);
     query.group_ranks = args_.group_ranks;
@@ -100,7 +100,7 @@ class NormedCrossingCall : public detail::GroupCall {
     query.whole_bytes = whole_rows * row;
     query.launch = args_.launch;
     plan_ = detail::plan_move(query);
-    if (may_flow() && !on_cpu()) plan_.warp_groups = detail::warp_groups_of(plan_.threads);
+    if (shards_may_flow() && !on_cpu()) choose_warp_groups(query.layout);
     choose_hops(detail::one_hop_packs(query));
     if (!may_flow()) widen_blocks();
     const detail::MadeScales scales = detail::made_scales(args_.fp8);
@@ -151,14 +151,23 @@ class NormedCrossingCall : public detail::GroupCall {
   }
 
  private:
-  // The packs of a row in the hop that has more of them.
-  std::uint32_t most_row_packs() const { return std::max(work_.shape.packs(), work_.norm.row_packs); }
   bool on_cpu() const { return channel().communicator().fabric().device() == Device::cpu; }
-  // Whether counts that fit let any rank's shard flow in chunks. Rows that no block's threads hold take the same
-  // kernel: long ones, all of CPU ranks, whose blocks have one thread, and all with γ of f32.
+  // Whether counts that fit let any rank's shard flow in chunks.
+  bool shards_may_flow() const {
+    return (gathers ? args_.output_rows : args_.input_rows) * work_.most_row_packs() > plan_.slot_packs;
+  }
+  // Rows that no block's threads hold take the same kernel: long ones, all of CPU ranks, whose blocks have one thread,
+  // and all with γ of f32.
   bool may_flow() const {
-    return args_.gamma_f32 || (gathers ? args_.output_rows : args_.input_rows) * most_row_packs() > plan_.slot_packs ||
-           work_.norm.row_packs > detail::kMostRowPacksHeld || on_cpu();
+    return args_.gamma_f32 || shards_may_flow() || work_.norm.row_packs > detail::kMostRowPacksHeld || on_cpu();
+  }
+  // Warp groups work as blocks, each with a row, unless most makers of a hop would have no slot: half of all make, and
+  // half of the slots are a hop's.
+  void choose_warp_groups(const detail::RegionLayout& layout) {
+    const int groups = detail::warp_groups_of(plan_.threads);
+    const std::uint64_t slots = layout.pipeline_slots
+                                << detail::parts_with_a_row(layout.pipeline_packs, work_.most_row_packs());
+    if (static_cast<std::uint64_t>(plan_.blocks * groups) <= 2 * slots) plan_.warp_groups = groups;
   }
   // Every rank has the same limit. Groups of one rank have one hop as it is.
   void choose_hops(std::uint64_t most_packs) {
@@ -178,7 +187,7 @@ class NormedCrossingCall : public detail::GroupCall {
     plan_.warp_groups = 1;
     if (args_.launch.blocks != 0) return;
     const auto each = static_cast<std::uint64_t>(plan_.threads);
-    const std::uint64_t packs = std::max(args_.input_rows, args_.output_rows) * most_row_packs();
+    const std::uint64_t packs = std::max(args_.input_rows, args_.output_rows) * work_.most_row_packs();
     const std::uint64_t blocks = std::max<std::uint64_t>(args_.shard_rows, (packs + each - 1) / each);
     const auto most = static_cast<std::uint64_t>(std::max(channel().communicator().max_blocks() - 1, 1));
     plan_.blocks = static_cast<int>(std::clamp<std::uint64_t>(blocks, 1, most)) + 1;

@@ -21,14 +21,8 @@ struct NormStage {
   static constexpr bool kHasPieces = true;
 
   static WEFT_FN const CrossingWork& shards(const Work& work) { return work.shards; }
-  static WEFT_FN std::uint32_t most_row_packs(const Work& work) {
-    return work.norm.row_packs > work.shape.packs() ? work.norm.row_packs : work.shape.packs();
-  }
-  // So many parts, as a power of two, that each has room for a row.
   static WEFT_FN std::uint32_t parts_of_slot(const Session& s, const Work& work) {
-    std::uint32_t shift = 0;
-    while (2u << shift <= kSlotParts && s.layout().pipeline_packs >> (shift + 1) >= most_row_packs(work)) ++shift;
-    return shift;
+    return parts_with_a_row(s.layout().pipeline_packs, work.most_row_packs());
   }
   // How a shard's rows are cut: so many rows in a chunk, or so many chunks, its pieces, of a row.
   struct Cut {
@@ -125,7 +119,7 @@ struct NormStage {
   template <class Crossing>
   static WEFT_FN Cut cut_of(const Crossing& crossing, std::uint32_t row_packs) {
     const std::uint64_t slot = crossing.summing.chunk_packs();
-    const std::uint32_t most = most_row_packs(crossing.work);
+    const std::uint32_t most = crossing.work.most_row_packs();
     const auto rows = static_cast<std::uint32_t>(slot / most);
     if (rows != 0) return {row_packs, rows, 1, slot};
     return {row_packs, 1, static_cast<std::uint32_t>((most + slot - 1) / slot), slot};

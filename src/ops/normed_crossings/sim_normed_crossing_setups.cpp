@@ -188,6 +188,19 @@ std::vector<Setup> large_normed_crossing_setups() {
                       .calls = std::move(calls),
                       .pipeline_packs = 2});
   }
+  // Parts of slots, and then whole slots: a rank that has ended the first call sends into a peer that still reads
+  // another rank's parts.
+  setups.push_back({.name = "normed-crossings-parts-ranks4",
+                    .ranks = 4,
+                    .calls = {normed_call({.moving = Moving::scatter_sums_norm, .counts = {2, 2, 2, 2}, .flows = true}),
+                              {.count = 8,
+                               .moving = Moving::gather_sums,
+                               .flows = true,
+                               .counts = {8, 8, 8, 8},
+                               .padding = Padding::max,
+                               .group_ranks = 2}},
+                    .pipeline_slots = 2,
+                    .pipeline_packs = 4});
   // One block does all; others have a block for each.
   setups.push_back({.name = "normed-crossings-grids-ranks4",
                     .ranks = 4,

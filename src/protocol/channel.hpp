@@ -25,10 +25,10 @@ struct RegionLayout {
   std::uint64_t one_shot;          // [bank][sender][one_shot_packs]
   std::uint64_t scatter;           // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
   std::uint64_t gather;            // [bank][owner][two_shot_packs]: reduced shards
-  std::uint64_t pipeline_signals;  // [hop][slot, or its part][sender] words: epoch << 32 | chunk
+  std::uint64_t pipeline_signals;  // [hop][slot][sender] words: epoch << 32 | chunk
   std::uint64_t pipeline_scatter;  // [slot][sender][pipeline_packs]
   std::uint64_t pipeline_gather;   // [slot][owner][pipeline_packs]
-  std::uint64_t pipeline_credits;  // [slot, or its part][reader] words: epoch << 32 | chunk of this rank that was read
+  std::uint64_t pipeline_credits;  // [slot][reader] words: epoch << 32 | chunk of this rank that was read
   // Copies into symmetric memory (ops/moves/symmetric_copy.hpp).
   std::uint64_t symmetric_signals;  // [hop][chunk][sender] words: epoch << 32 | chunk
   std::uint64_t ready_flags;        // [from] words: epoch << 32 | hash of the call, and its rows, that it is ready for
@@ -45,9 +45,6 @@ struct PipelineShape {
   std::uint64_t slots = 4;
   std::uint64_t packs = 64;
 };
-
-// Chunks that share a slot, at most. Each has words of its own.
-inline constexpr std::uint64_t kSlotParts = 4;
 
 // Most chunks of a message to symmetric memory, which has no slots to fill: one for each possible block, so two for
 // each block of an H200.
@@ -71,13 +68,11 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   layout.pipeline_packs = pipelined.packs;
   layout.pipeline_slots = pipelined.slots;
   layout.pipeline_signals = layout.gather + slots * layout.two_shot_packs * sizeof(Pack);
-  layout.pipeline_scatter =
-      layout.pipeline_signals + aligned(kSlotParts * pipelined.slots * size * sizeof(std::uint64_t));
+  layout.pipeline_scatter = layout.pipeline_signals + aligned(2 * pipelined.slots * size * sizeof(std::uint64_t));
   layout.pipeline_gather = layout.pipeline_scatter + aligned(pipelined.slots * size * pipelined.packs * sizeof(Pack));
   layout.pipeline_credits = layout.pipeline_gather + aligned(pipelined.slots * size * pipelined.packs * sizeof(Pack));
   layout.symmetric_chunks = symmetric_chunks;
-  layout.symmetric_signals =
-      layout.pipeline_credits + aligned(kSlotParts * pipelined.slots * size * sizeof(std::uint64_t));
+  layout.symmetric_signals = layout.pipeline_credits + aligned(pipelined.slots * size * sizeof(std::uint64_t));
   layout.ready_flags = layout.symmetric_signals + aligned(2 * symmetric_chunks * size * sizeof(std::uint64_t));
   layout.bytes = layout.ready_flags + aligned(size * sizeof(std::uint64_t));
   return layout;
@@ -88,10 +83,8 @@ template <class Visit>
 constexpr void each_old_words(const RegionLayout& layout, std::uint32_t size, Visit visit) {
   const std::uint64_t ranks = size;
   visit(layout.headers, (kBanks + 1) * ranks);
-  // Exchanges have words for two hops of whole slots alone (ops/moe/exchange.hpp), and no chunks.
-  const bool chunks = layout.pipeline_packs != 0;
-  visit(layout.pipeline_signals, (chunks ? kSlotParts : 2) * layout.pipeline_slots * ranks);
-  visit(layout.pipeline_credits, (chunks ? kSlotParts : 1) * layout.pipeline_slots * ranks);
+  visit(layout.pipeline_signals, 2 * layout.pipeline_slots * ranks);
+  visit(layout.pipeline_credits, layout.pipeline_slots * ranks);
   visit(layout.symmetric_signals, 2 * layout.symmetric_chunks * ranks);
   visit(layout.ready_flags, layout.symmetric_chunks != 0 ? ranks : 0);
 }

@@ -26,10 +26,9 @@ struct Flow {
   const Session* session;
   std::uint64_t first_slot, slots;  // of the area that pipelined all-reduces scatter to
   std::uint64_t stride;             // every so many chunks one takes the way between two given ranks
-  std::uint32_t shift = 0;          // slots are parts of the area's: 1 << shift of each, at most kSlotParts; see slot()
 
   WEFT_FN const RegionLayout& layout() const { return session->layout(); }
-  WEFT_FN std::uint64_t chunk_packs() const { return layout().pipeline_packs >> shift; }
+  WEFT_FN std::uint64_t chunk_packs() const { return layout().pipeline_packs; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
   // Packs in a chunk of a message with `packs` packs.
   WEFT_FN std::uint32_t packs_in(std::uint64_t chunk, std::uint64_t packs) const {
@@ -56,24 +55,21 @@ struct Flow {
     return {.sends = false, .receives = true, .block = block - senders, .blocks = blocks - senders};
   }
 
-  WEFT_FN std::uint64_t index(std::uint64_t chunk) const { return first_slot + chunk / stride % slots; }
+  WEFT_FN std::uint64_t place(std::uint64_t chunk, std::uint32_t from) const {
+    return (first_slot + chunk / stride % slots) * session->size() + from;
+  }
   WEFT_FN Pack* area(std::uint32_t owner) const {
     return reinterpret_cast<Pack*>(region_of(*session->call, owner) + layout().pipeline_scatter);
   }
-  // The same in all areas. Each sender's slots are its own, and parts lie inside of them: credits of its chunks say
-  // that its memory is free, whatever parts the call before had.
+  // The same in all areas.
   WEFT_FN std::uint64_t slot_packs(std::uint64_t chunk, std::uint32_t sender) const {
-    const std::uint64_t at = index(chunk), part = at & ((1u << shift) - 1);
-    return ((at >> shift) * session->size() + sender) * layout().pipeline_packs + part * chunk_packs();
+    return place(chunk, sender) * chunk_packs();
   }
-  // From a sender's slot to that of the next rank.
-  WEFT_FN std::uint64_t packs_between_senders() const { return layout().pipeline_packs; }
   WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t chunk, std::uint32_t sender) const {
     return area(owner) + slot_packs(chunk, sender);
   }
   WEFT_FN std::uint64_t* word(std::uint64_t area, std::uint32_t owner, std::uint64_t chunk, std::uint32_t from) const {
-    return reinterpret_cast<std::uint64_t*>(region_of(*session->call, owner) + area) + index(chunk) * session->size() +
-           from;
+    return reinterpret_cast<std::uint64_t*>(region_of(*session->call, owner) + area) + place(chunk, from);
   }
 
   // Calls `serve(peer)` for this thread's peers; true in all threads of the block if all calls were true.

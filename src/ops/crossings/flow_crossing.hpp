@@ -42,7 +42,6 @@ struct PlainStage {
   static constexpr bool kHasPieces = false;
 
   static WEFT_FN const CrossingWork& shards(const Work& work) { return work; }
-  static WEFT_FN std::uint32_t parts_of_slot(const Session&, const Work&) { return 0; }
   // How a shard is cut in either hop: full chunks, and the rest.
   struct Cut {
     const Work& work;
@@ -98,10 +97,8 @@ struct FlowCrossing {
 
   template <Team T, class Table>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Table& table) {
-    const std::uint32_t shift = Stage::parts_of_slot(s, work);
-    const std::uint64_t half = s.layout().pipeline_slots / 2 << shift;
-    const Crossing<Table> crossing{
-        s, work, Stage::shards(work), table, Flow{&s, 0, half, 1, shift}, Flow{&s, half, half, 1, shift}};
+    const std::uint64_t half = s.layout().pipeline_slots / 2;
+    const Crossing<Table> crossing{s, work, Stage::shards(work), table, Flow{&s, 0, half, 1}, Flow{&s, half, half, 1}};
     const auto sums = Stage::cut_of_sums(crossing), shares = Stage::cut_of_shared(crossing);
     const Role role = role_of(team, crossing);
     const std::uint64_t units = sums.chunks_of(table.most_rows()) / sums.pieces;
@@ -210,7 +207,7 @@ struct FlowCrossing {
     if (sums.pieces == 1 && !await_takers(team, crossing, chunk)) return false;
     const Pack* const slots = crossing.summing.slot(s.rank(), chunk, 0);
     const auto sum = [&](auto own, std::uint32_t i, std::uint32_t step, std::uint32_t left, auto& made) {
-      sum_packs(team, s, senders, {slots + i, crossing.summing.packs_between_senders(), step, left}, own, made);
+      sum_packs(team, s, senders, {slots + i, crossing.summing.chunk_packs(), step, left}, own, made);
     };
     if constexpr (Stage::kHasPieces) {
       if (sums.pieces != 1) {
@@ -253,7 +250,7 @@ struct FlowCrossing {
   // of the first rank's slot.
   struct Parts {
     const Pack* slots;
-    std::uint64_t between_senders;
+    std::uint64_t slot_packs;
     std::uint32_t step, left;
   };
   // All of a thread's packs travel at once, from two ranks at a time. `own(k)`: this rank's pack i + k.
@@ -271,7 +268,7 @@ struct FlowCrossing {
       for (std::uint32_t b = 0; b < batch; ++b) {
         const std::uint32_t sender = first + b;
         if (sender >= senders.end()) break;
-        const Pack* const from = parts.slots + sender * parts.between_senders;
+        const Pack* const from = parts.slots + sender * parts.slot_packs;
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < some; ++k) {
           if (k != 0 && k * parts.step >= parts.left) break;

@@ -7,7 +7,6 @@
 #include "ops/crossings/crossing_work.hpp"
 #include "ops/norm/norm_work.hpp"
 #include "ops/normed_crossings/normed_rows.hpp"
-#include "protocol/channel.hpp"
 
 namespace weft::detail {
 
@@ -47,13 +46,6 @@ struct NormedCrossingWork {
     return own;
   }
 };
-
-// So many parts of a slot, as a power of two, that each has room for a row.
-WEFT_FN std::uint32_t parts_with_a_row(std::uint64_t slot_packs, std::uint32_t row_packs) {
-  std::uint32_t shift = 0;
-  while (2u << shift <= kSlotParts && slot_packs >> (shift + 1) >= row_packs) ++shift;
-  return shift;
-}
 
 inline NormedRowShape shape_of(const NormWork& work) {
   NormedRowShape shape{};

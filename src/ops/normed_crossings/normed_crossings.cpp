@@ -100,7 +100,7 @@ class NormedCrossingCall : public detail::GroupCall {
     query.whole_bytes = whole_rows * row;
     query.launch = args_.launch;
     plan_ = detail::plan_move(query);
-    if (shards_may_flow() && !on_cpu()) choose_warp_groups(query.layout);
+    if (shards_may_flow() && !on_cpu()) plan_.warp_groups = detail::warp_groups_of(plan_.threads);
     choose_hops(detail::one_hop_packs(query));
     if (!may_flow()) widen_blocks();
     const detail::MadeScales scales = detail::made_scales(args_.fp8);
@@ -152,7 +152,7 @@ class NormedCrossingCall : public detail::GroupCall {
 
  private:
   bool on_cpu() const { return channel().communicator().fabric().device() == Device::cpu; }
-  // Whether counts that fit let any rank's shard flow in chunks.
+  // Whether counts that fit let any rank's shard flow in chunks. Then warp groups work as blocks, each with a chunk.
   bool shards_may_flow() const {
     return (gathers ? args_.output_rows : args_.input_rows) * work_.most_row_packs() > plan_.slot_packs;
   }
@@ -160,14 +160,6 @@ class NormedCrossingCall : public detail::GroupCall {
   // and all with γ of f32.
   bool may_flow() const {
     return args_.gamma_f32 || shards_may_flow() || work_.norm.row_packs > detail::kMostRowPacksHeld || on_cpu();
-  }
-  // Warp groups work as blocks, each with a row, unless most makers of a hop would have no slot: half of all make, and
-  // half of the slots are a hop's.
-  void choose_warp_groups(const detail::RegionLayout& layout) {
-    const int groups = detail::warp_groups_of(plan_.threads);
-    const std::uint64_t slots = layout.pipeline_slots
-                                << detail::parts_with_a_row(layout.pipeline_packs, work_.most_row_packs());
-    if (static_cast<std::uint64_t>(plan_.blocks * groups) <= 2 * slots) plan_.warp_groups = groups;
   }
   // Every rank has the same limit. Groups of one rank have one hop as it is.
   void choose_hops(std::uint64_t most_packs) {

@@ -1,8 +1,9 @@
 // Crossings with a norm whose shards are too large for a slot: chunks flow (ops/crossings/flow_crossing.hpp), and the
 // block that sums a chunk norms its rows.
 //
-// Chunks hold whole rows, the same ones in both hops, in parts of slots as small as a row: the fewer rows a chunk has,
-// the earlier it goes on. A row longer than a slot has several chunks, its pieces, which one block sums and norms.
+// Chunks hold whole rows, the same ones in both hops. A row longer than a slot has several chunks, its pieces, which
+// one block sums and norms. A row of its own for each chunk takes longer: announcements and credits are releases, which
+// wait for all stores before them (docs/notes/0052).
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,6 @@ struct NormStage {
   static constexpr bool kHasPieces = true;
 
   static WEFT_FN const CrossingWork& shards(const Work& work) { return work.shards; }
-  static WEFT_FN std::uint32_t parts_of_slot(const Session& s, const Work& work) {
-    return parts_with_a_row(s.layout().pipeline_packs, work.most_row_packs());
-  }
   // How a shard's rows are cut: so many rows in a chunk, or so many chunks, its pieces, of a row.
   struct Cut {
     std::uint32_t row_packs, rows, pieces;

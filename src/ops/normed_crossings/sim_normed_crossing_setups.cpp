@@ -118,17 +118,17 @@ std::vector<Setup> small_normed_crossing_setups() {
        .calls = {normed_call({.counts = {2, 0}, .flows = true, .packs = 3, .grids = {{.blocks = 3, .threads = 1}}})},
        .bound = 1,
        .pipeline_packs = 2},
-      // A quarter of a slot has two rows, and the last chunk fewer.
+      // A chunk has two rows, and the last one fewer.
       {.name = "normed-crossings-chunks-of-rows",
-       .calls = {normed_call({.counts = {3, 0}, .flows = true, .grids = {{.blocks = 3, .threads = 1}}})},
+       .calls = {normed_call({.counts = {3, 0}, .flows = true, .packs = 2, .grids = {{.blocks = 3, .threads = 1}}})},
        .bound = 1,
-       .pipeline_packs = 8},
-      // Whole rows, a block in each role, and the slots of either hop in turns: halves of one, and one.
-      {.name = "normed-crossings-chunks-in-parts",
+       .pipeline_packs = 5},
+      // Whole rows, a block in each role, and one slot for either hop.
+      {.name = "normed-crossings-chunks-in-roles",
        .calls = {normed_call({.counts = {3, 0}, .flows = true, .packs = 2, .grids = {{.blocks = 4, .threads = 1}}})},
        .bound = 1,
        .pipeline_slots = 2,
-       .pipeline_packs = 5},
+       .pipeline_packs = 2},
       {.name = "normed-crossings-chunks-cast-threads",
        .calls = {normed_call({.moving = Moving::scatter_sums_norm,
                               .counts = {2, 0},
@@ -188,19 +188,6 @@ std::vector<Setup> large_normed_crossing_setups() {
                       .calls = std::move(calls),
                       .pipeline_packs = 2});
   }
-  // Parts of slots, and then whole slots: a rank that has ended the first call sends into a peer that still reads
-  // another rank's parts.
-  setups.push_back({.name = "normed-crossings-parts-ranks4",
-                    .ranks = 4,
-                    .calls = {normed_call({.moving = Moving::scatter_sums_norm, .counts = {2, 2, 2, 2}, .flows = true}),
-                              {.count = 8,
-                               .moving = Moving::gather_sums,
-                               .flows = true,
-                               .counts = {8, 8, 8, 8},
-                               .padding = Padding::max,
-                               .group_ranks = 2}},
-                    .pipeline_slots = 2,
-                    .pipeline_packs = 4});
   // One block does all; others have a block for each.
   setups.push_back({.name = "normed-crossings-grids-ranks4",
                     .ranks = 4,

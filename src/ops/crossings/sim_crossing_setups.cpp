@@ -105,7 +105,7 @@ std::vector<Setup> small_crossing_setups() {
        .pipeline_slots = 2,
        .pipeline_packs = 2},
       {.name = "crossings-threads-apart",
-       .calls = {call_of({.counts = {1, 0}, .flows = true, .count = 16, .grids = {{.blocks = 3, .threads = 2}}})},
+       .calls = {call_of({.counts = {2, 0}, .flows = true, .count = 16, .grids = {{.blocks = 4, .threads = 2}}})},
        .bound = 1,
        .pipeline_slots = 2,
        .pipeline_packs = 2},

@@ -200,7 +200,7 @@ Examples:
   weft bench moe --tokens 128,1024 --blocks 0,4,8,16,24           only on GPUs
   weft bench moe --tokens 128,1024 --layout contiguous --json prefill.json
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
-  weft bench moe --tokens 128 --payload 448 --payload 4           up to four payloads beside each row
+  weft bench moe --tokens 128 --payload 448 --payload 4           up to four payloads of a row
   weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4 --blocks 0,2)";
 
 constexpr const char* kMoeLayerExamples =

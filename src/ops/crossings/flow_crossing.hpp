@@ -6,7 +6,7 @@
 // Two data blocks or one have all roles, and serve a chunk in each of them before their next one. So both hops fill the
 // links at the same time.
 //
-// Waits form no circle. A slot is free when the receiver has served an earlier chunk, and a chunk comes when its sender
+// Waits form no circle. A slot is free when its receiver has served an earlier chunk. A chunk comes when its sender
 // has served it in the role before. Every block serves its chunks in ascending order.
 //
 // A stage says what becomes of sums (PlainStage: nothing; ops/normed_crossings), and how a shard is cut into chunks.

@@ -53,7 +53,7 @@ struct NormStage {
   }
 
   // Makes a chunk of whole rows, as PlainStage::make. Sums and residual become the new residual, and its normed row
-  // goes on. What is cast goes on from the outputs.
+  // goes on. Cast rows go on from the outputs.
   template <Team T, class Crossing, class Sum, class Push>
   static WEFT_FN void make(T& team, const Crossing& crossing, const Cut& cut, std::uint64_t chunk, Sum sum, Push push) {
     const NormWork norm = own_norm(crossing);

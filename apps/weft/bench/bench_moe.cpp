@@ -30,7 +30,7 @@ std::vector<std::int64_t> default_moe_tokens(Device device) {
   return tokens;
 }
 
-// Of the widest rows; an exchange knows its own limit.
+// The widest rows have this limit; an exchange knows its own.
 constexpr std::int64_t kMostPayloadBytes = (std::int64_t{4} << 20) + 4096;
 
 struct MoeBench {

@@ -58,16 +58,15 @@ struct Crossing : CrossingUnits<type, known_size, aligned16> {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
-                          const Prefetched& prefetched) {
-    const auto table = prefetched.counts.table(team, work.partition);
-    const auto noted = [&](const auto& counts, std::uint64_t) -> std::uint64_t {
-      return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_units(work, counts, s.size());
-    };
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& prefetched) {
     if constexpr (phase == 0) {
-      if (!prefetched.counts.fit(team, s, work.partition, table, noted)) return false;
+      const auto note = [&](const auto& counts, std::uint64_t) -> std::uint64_t {
+        return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_units(work, counts, s.size());
+      };
+      if (!prefetched.counts.prepare(team, s, work.partition, note)) return false;
     }
-    const std::uint64_t word = prefetched.counts.noted(table, noted);
+    const auto& table = prefetched.counts.table(team, work.partition);
+    const std::uint64_t word = prefetched.counts.noted(team, work.partition);
     if (team.block_rank() == 0) {
       if constexpr (phase < 2) return Handshake::template take_part<phase>(team, s, p.header, word);
       return true;

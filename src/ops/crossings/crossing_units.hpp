@@ -147,10 +147,20 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
   }
 
   // The same for packs of the wire that one thread has at distances of `step`, the first of `left` packs: all of them
-  // travel at once.
+  // travel at once. There are two senders at least.
   template <std::uint32_t some, Team T>
   static WEFT_FN bool take_sums(T& team, const Session& s, const Circle& senders, Pack* slots, std::uint64_t packs,
                                 std::uint32_t step, std::uint32_t left, const Pack (&own)[some], Pack (&sums)[some]) {
+    if constexpr (known_size == 2) {
+      return take_sums_of_pair<some>(team, s, slots, packs, step, left, own, sums);
+    } else {
+      return take_sums_of_all<some>(team, s, senders, slots, packs, step, left, own, sums);
+    }
+  }
+  template <std::uint32_t some, Team T>
+  static WEFT_FN bool take_sums_of_all(T& team, const Session& s, const Circle& senders, Pack* slots,
+                                       std::uint64_t packs, std::uint32_t step, std::uint32_t left,
+                                       const Pack (&own)[some], Pack (&sums)[some]) {
     typename R::Accumulator sum[some];
     WEFT_UNROLL
     for (std::uint32_t j = 0; j < some; ++j) sum[j] = R::start(ReduceOp::sum, senders.size);
@@ -197,6 +207,37 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
     }
     WEFT_UNROLL
     for (std::uint32_t j = 0; j < some; ++j) sums[j] = R::finish(sum[j]);
+    return true;
+  }
+
+  // Of two ranks, which need less: see AllReduceInstance::receive_and_reduce_pair().
+  template <std::uint32_t some, Team T>
+  static WEFT_FN bool take_sums_of_pair(T& team, const Session& s, Pack* slots, std::uint64_t packs, std::uint32_t step,
+                                        std::uint32_t left, const Pack (&own)[some], Pack (&sums)[some]) {
+    const std::uint32_t peer = 1 - s.rank();
+    Pack* const from = slots + peer * packs;
+    Pack received[some] = {};
+    const auto arrived = [&] {
+      bool all = true;
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < some; ++j) {
+        if (j * step < left) received[j] = team.load(from + j * step);
+      }
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < some; ++j)
+        all &= j * step >= left || Wire::template arrived<T::kAtomicBytes>(received[j], s.epoch);
+      return all;
+    };
+    if (!wait(team, s, {.phase = 1}, arrived, [&] { return peer; })) return false;
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < some; ++j) {
+      if (j * step >= left) continue;
+      typename R::Accumulator sum{};
+      R::begin(sum, own[j]);
+      R::add(sum, Wire::decode(received[j]));
+      sums[j] = R::finish(sum);
+      team.store(from + j * step, kRestPack);
+    }
     return true;
   }
 

@@ -18,7 +18,8 @@ struct Circle {
   }
 };
 WEFT_FN Circle group_of(std::uint32_t rank, std::uint32_t group_ranks) {
-  return {rank - rank % group_ranks, group_ranks};
+  const std::uint32_t below = group_ranks - 1;  // groups of 2ⁿ ranks need no division
+  return {rank - ((group_ranks & below) == 0 ? rank & below : rank % group_ranks), group_ranks};
 }
 
 // The rows that ranks of the circle have before `owner`. A group's rows are its ranks' shards, side by side.

@@ -71,17 +71,16 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
-                          const Prefetched& prefetched) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& prefetched) {
     const CrossingPartition& partition = work.shards.partition;
-    const auto table = prefetched.counts.table(team, partition);
-    const auto noted = [&](const auto& counts, std::uint64_t most) -> std::uint64_t {
-      return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_packs(work, counts, most, s.size());
-    };
     if constexpr (phase == 0) {
-      if (!prefetched.counts.fit(team, s, partition, table, noted)) return false;
+      const auto note = [&](const auto& counts, std::uint64_t most) -> std::uint64_t {
+        return team.block_rank() == 0 ? counts.hash(s.size()) : OneHop::most_packs(work, counts, most, s.size());
+      };
+      if (!prefetched.counts.prepare(team, s, partition, note)) return false;
     }
-    const std::uint64_t word = prefetched.counts.noted(table, noted);
+    const auto& table = prefetched.counts.table(team, partition);
+    const std::uint64_t word = prefetched.counts.noted(team, partition);
     if (team.block_rank() == 0) {
       if constexpr (phase < 2) return Handshake::template take_part<phase>(team, s, p.header, word);
       return true;

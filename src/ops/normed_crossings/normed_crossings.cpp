@@ -8,6 +8,7 @@
 
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
+#include "ops/all_reduce/all_reduce_plan.hpp"
 #include "ops/moves/group_moves.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/norm/norm_arguments.hpp"

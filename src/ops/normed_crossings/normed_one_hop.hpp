@@ -35,34 +35,39 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   // take its place, and they store that later.
   template <Team T, class Table>
   static WEFT_FN void send(T& team, const Session& s, const Work& work, const Table& table, const Pack* first) {
-    Hop::send(team, s, work.shards, table, first);
-    if (work.norm.residual == nullptr) return;
-    const std::uint64_t rows = table.rows_of(s.rank());
-    const std::uint32_t row_packs = work.norm.row_packs, start = team.thread_rank(), step = team.size();
+    const bool sends_on = work.norm.residual != nullptr;
+    const auto rows = static_cast<std::uint32_t>(sends_on ? table.rows_of(s.rank()) : 0);
     std::uint32_t row = first_row(team);
-    const auto load = [&](std::uint32_t i) {
-      const auto* const packs = static_cast<const Pack*>(work.norm.residual) + row * work.norm.residual_stride;
-      return row < rows && i < row_packs ? typename Norm::Packs(packs, 0).load(i) : Pack{};
-    };
-    Pack payload = load(start);  // it travels while slots are found
+    Residual payload = residual_of(team, work, row, rows);  // it travels while sums leave
+    Hop::send(team, s, work.shards, table, first);
+    if (row >= rows) return;
     const Circle takers = work.shards.partition.sharing(s.rank());
     const std::uint64_t behind = packs_of_group(work, table, s.rank());
     typename Units::template SendsOn<T> send_on{team, s, takers, area(s), behind};
     send_on.find_slots();
-    for (; row < rows; row += rows_apart(team), payload = load(start)) {
-      for (std::uint32_t i = start; i < row_packs; i += step, payload = load(i)) send_on(row * row_packs + i, payload);
-    }
+    do {
+      WEFT_UNROLL
+      for (std::uint32_t n = 0; n < held; ++n) {
+        const std::uint32_t i = team.thread_rank() + n * team.size();
+        if (i < work.norm.row_packs) send_on(row * work.norm.row_packs + i, payload.pack[n]);
+      }
+      row += rows_apart(team);
+      payload = residual_of(team, work, row, rows);
+    } while (row < rows);
   }
 
   // Sums and norms all rows that this rank takes. A block serves a row.
   template <Team T, class Table, class Weights>
   static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Table& table, const Weights& weights) {
-    std::uint32_t uses = 0;
-    for (std::uint64_t row = first_row(team);; row += rows_apart(team)) {
+    std::uint32_t uses = 0, row = first_row(team), rows = 0;
+    do {
       const FoundRow found = find(s, work, table, row);
-      if (!found.exists) return true;
+      rows = found.of_all;
+      if (row >= rows) break;
       if (!norm_row(team, s, work, table, weights, uses, found)) return false;
-    }
+      row += rows_apart(team);
+    } while (row < rows);
+    return true;
   }
 
  private:
@@ -72,6 +77,22 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   static WEFT_FN std::uint64_t packs_of_group(const Work& work, const Table& table, std::uint32_t rank) {
     const Circle group = work.shards.partition.group_of(rank);
     return rows_before(table, group, group.end()) * work.norm.row_packs;
+  }
+
+  // This thread's packs of a row's residual.
+  struct Residual {
+    Pack pack[held];
+  };
+  template <Team T>
+  static WEFT_FN Residual residual_of(T& team, const Work& work, std::uint32_t row, std::uint32_t rows) {
+    Residual residual{};
+    const typename Norm::Packs packs(static_cast<const Pack*>(work.norm.residual) + row * work.norm.residual_stride, 0);
+    WEFT_UNROLL
+    for (std::uint32_t n = 0; n < held; ++n) {
+      const std::uint32_t i = team.thread_rank() + n * team.size();
+      if (row < rows && i < work.norm.row_packs) residual.pack[n] = packs.load(i);
+    }
+    return residual;
   }
 
   // A block's rows, of those that its rank takes.
@@ -85,20 +106,19 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   }
 
   struct FoundRow {
-    bool exists;
+    std::uint32_t of_all;           // rows that this rank takes: there is no such row behind them
     std::uint32_t owner, in_shard;  // the row's number in the owner's shard
   };
   // Row `row` of those that this rank takes. Its own come first.
   template <class Table>
-  static WEFT_FN FoundRow find(const Session& s, const Work& work, const Table& table, std::uint64_t row) {
+  static WEFT_FN FoundRow find(const Session& s, const Work& work, const Table& table, std::uint32_t row) {
     const Circle owners = work.shards.partition.sharing(s.rank());
-    std::uint64_t before = table.rows_of(s.rank());
-    FoundRow found{row < before, s.rank(), static_cast<std::uint32_t>(row)};
+    FoundRow found{static_cast<std::uint32_t>(table.rows_of(s.rank())), s.rank(), row};
     Hop::each_rank(s.size(), [&](std::uint32_t owner) {
       const bool takes = owner - owners.first < owners.size && owner != s.rank();
-      const std::uint64_t rows = takes ? table.rows_of(owner) : 0;
-      if (row - before < rows) found = {true, owner, static_cast<std::uint32_t>(row - before)};
-      before += rows;
+      const std::uint32_t rows = takes ? static_cast<std::uint32_t>(table.rows_of(owner)) : 0;
+      if (row - found.of_all < rows) found.owner = owner, found.in_shard = row - found.of_all;
+      found.of_all += rows;
     });
     return found;
   }
@@ -130,26 +150,37 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
       for (std::uint32_t k = 0; k < some; ++k) {
         if (sends && k * step < left) own[k] = input.load(i + k * step);
       }
+      Pack theirs[some] = {};
+      if (adds) load_residuals<some>(team, residual + i, step, left, theirs);
       return Units::template take_sums<some>(team, s, senders, parts + i, packs, step, left, own, sums) &&
-             (!adds || add_residuals<some>(team, s, residual + i, owner, step, left, sums));
+             (!adds || add_residuals<some>(team, s, residual + i, owner, step, left, theirs, sums));
     };
     return Norm::template finish<held>(team, norm, found.in_shard, weights, uses, take, KeepsOwn{});
   }
-  // Those of another rank's shard, when they have arrived.
+  // Those of another rank's shard, as far as they have arrived.
+  template <std::uint32_t some, Team T>
+  static WEFT_FN void load_residuals(T& team, const Pack* slot, std::uint32_t step, std::uint32_t left,
+                                     Pack (&received)[some]) {
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < some; ++k) {
+      if (k * step < left) received[k] = team.load(slot + k * step);
+    }
+  }
+  // Adds them when all have arrived. `received`: as they were loaded once.
   template <std::uint32_t some, Team T>
   static WEFT_FN bool add_residuals(T& team, const Session& s, Pack* slot, std::uint32_t owner, std::uint32_t step,
-                                    std::uint32_t left, Pack (&sums)[some]) {
-    Pack received[some] = {};
-    const auto arrived = [&] {
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < some; ++k) {
-        if (k * step < left) received[k] = team.load(slot + k * step);
-      }
+                                    std::uint32_t left, Pack (&received)[some], Pack (&sums)[some]) {
+    const auto all_there = [&] {
       bool all = true;
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < some; ++k)
         all &= k * step >= left || Wire::template arrived<T::kAtomicBytes>(received[k], s.epoch);
       return all;
+    };
+    const auto arrived = [&] {
+      if (all_there()) return true;
+      load_residuals<some>(team, slot, step, left, received);
+      return all_there();
     };
     if (!wait(team, s, {.phase = 1}, arrived, [&] { return owner; })) return false;
     WEFT_UNROLL

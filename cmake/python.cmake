@@ -39,8 +39,7 @@ target_include_directories(weft-python PRIVATE python/core include)
 target_link_libraries(weft-python PRIVATE weft-shared fmt::fmt-header-only)
 
 nanobind_add_stub(weft-python-stub MODULE _core OUTPUT ${CMAKE_BINARY_DIR}/python/_core.pyi
-  PYTHON_PATH $<TARGET_FILE_DIR:weft-python> ${PROJECT_SOURCE_DIR}/python DEPENDS weft-python EXCLUDE_DOCSTRINGS
-  INCLUDE_PRIVATE)
+  PYTHON_PATH $<TARGET_FILE_DIR:weft-python> ${PROJECT_SOURCE_DIR}/python DEPENDS weft-python INCLUDE_PRIVATE)
 
 # The program's code lies in libweft.so, too, so that a wheel has the kernels once. Its executable only calls it
 # (cmake/exports.map, WEFT_PRIVATE). -fno-semantic-interposition: calls within a file stay calls, as in an executable.

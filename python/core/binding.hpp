@@ -1,4 +1,4 @@
-// Every part of the binding uses these: owners that let other threads run, words for enumerations, streams.
+// Every part of the binding uses these: owners that let other threads run, streams, calls.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,6 +17,7 @@
 #include "tensor.hpp"
 #include "threads.hpp"
 #include "weft/weft.hpp"
+#include "words.hpp"
 
 namespace weft::python {
 
@@ -116,64 +117,11 @@ void make_untold_call(const PyGroup& of, const CallOptions& options, Build&& bui
       group, options, build, [&](const auto& args) { make(group, args); }, [](const char*, Stream) {});
 }
 
-// Words for the values of an enumeration, which begin at 0: its enumerators in C++.
-template <class E>
-inline constexpr int kWords = 0;
-template <>
-inline constexpr auto kWords<Device> = std::to_array<std::string_view>({"automatic", "cpu", "cuda"});
-template <>
-inline constexpr auto kWords<ReduceOp> = std::to_array<std::string_view>({"sum", "max", "min", "avg"});
-template <>
-inline constexpr auto kWords<Algorithm> = std::to_array<std::string_view>({"automatic", "one_shot", "two_shot",
-                                                                           "pipelined", "nccl", "multimem_one_shot",
-                                                                           "multimem_two_shot"});
-template <>
-inline constexpr auto kWords<Padding> = std::to_array<std::string_view>({"none", "aligned", "max", "fixed",
-                                                                         "per_rank"});
-template <>
-inline constexpr auto kWords<Sharding> = std::to_array<std::string_view>({"none", "balanced", "ceil"});
-template <>
-inline constexpr auto kWords<Fp8Scaling> = std::to_array<std::string_view>({"fixed", "per_token", "per_128_columns"});
-template <>
-inline constexpr auto kWords<ScaleType> = std::to_array<std::string_view>({"f32", "ue8m0"});
-template <>
-inline constexpr auto kWords<RowType> = std::to_array<std::string_view>({"bf16", "f16", "fp8"});
-template <>
-inline constexpr auto kWords<RowCast> = std::to_array<std::string_view>({"none", "fp8", "fp8_ue8m0", "fp8_pow2"});
-template <>
-inline constexpr auto kWords<RowLayout> = std::to_array<std::string_view>({"expert_masked", "expert_contiguous",
-                                                                           "rank_major", "rank_compact"});
-template <>
-inline constexpr auto kWords<ScaleOrder> = std::to_array<std::string_view>({"rows", "columns"});
-template <>
-inline constexpr auto kWords<RowPath> = std::to_array<std::string_view>({"automatic", "slots", "ring"});
-template <>
-inline constexpr auto kWords<LayerSchedule> = std::to_array<std::string_view>({"plain", "rounds", "combine_rounds",
-                                                                               "automatic"});
-template <>
-inline constexpr auto kWords<Overflow> = std::to_array<std::string_view>({"error", "drop"});
-template <>
-inline constexpr auto kWords<DataType> = std::to_array<std::string_view>({"bf16", "f16", "f32", "i32", "i64", "u8"});
-
-template <class E>
-E value_of(const char* argument, std::string_view word) {
-  int value = 0;
-  for (const std::string_view one : kWords<E>) {
-    if (one == word) return static_cast<E>(value);
-    ++value;
-  }
-  reject(fmt::format("{} is '{}'; it must be one of {}", argument, word, fmt::join(kWords<E>, ", ")));
-}
-
-template <class E>
-std::string word_of(E value) {
-  return std::string(kWords<E>[static_cast<std::size_t>(value)]);
-}
-
 // An object of the package's module of records.
 nb::object record(const char* name);
 nb::object fault_of(const Fault& fault);
 
+void bind_words(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_communicator(nb::module_& module);
 nb::class_<PyGroup> bind_group(nb::module_& module);

@@ -15,19 +15,19 @@ Pair pair_of(Tensors& tensors, nb::handle output, nb::handle input) {
   return {out, input.is_none() ? out : tensors.input("input", input)};
 }
 
-void all_reduce(const PyGroup& self, nb::handle output, nb::handle input, const char* op, const char* algorithm,
+void all_reduce(const PyGroup& self, nb::handle output, nb::handle input, Word<ReduceOp> op, Word<Algorithm> algorithm,
                 nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, input);
     AllReduceArgs args = all_reduce_args(out, in);
-    args.op = value_of<ReduceOp>("op", op);
-    args.algorithm = value_of<Algorithm>("algorithm", algorithm);
+    args.op = value_of("op", op);
+    args.algorithm = value_of("algorithm", algorithm);
     return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_reduce);
 }
 
-void reduce(const PyGroup& self, nb::handle output, nb::handle input, const char* op, int root, nb::handle stream,
+void reduce(const PyGroup& self, nb::handle output, nb::handle input, Word<ReduceOp> op, int root, nb::handle stream,
             std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     const bool at_root = tensors.group.rank() == root;
@@ -38,7 +38,7 @@ void reduce(const PyGroup& self, nb::handle output, nb::handle input, const char
                            ? *result
                            : tensors.input(in_place ? "output" : "input", in_place ? output : input);
     ReduceArgs args = reduce_args(result, in);
-    args.op = value_of<ReduceOp>("op", op);
+    args.op = value_of("op", op);
     args.root = root;
     return args;
   };
@@ -74,12 +74,12 @@ void broadcast(const PyGroup& self, nb::handle output, nb::handle input, int roo
   make_call(self, {stream, tag, blocks, threads}, build, weft::broadcast);
 }
 
-void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle input, const char* op, nb::handle stream,
-                           std::uint32_t tag, int blocks, int threads) {
+void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle input, Word<ReduceOp> op,
+                           nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, input);
     ReduceScatterArgs args = reduce_scatter_args(out, in, tensors.group.size());
-    args.op = value_of<ReduceOp>("op", op);
+    args.op = value_of("op", op);
     return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_tensor);
@@ -123,9 +123,9 @@ void bind_collectives(nb::class_<PyGroup>& group) {
       .def("all_reduce", all_reduce, nb::arg("output"), nb::arg("input") = nb::none(), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("algorithm") = "automatic", nb::arg("stream") = nb::none(),
            nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::sig("def all_reduce(self, output: object, input: object = None, *, op: str = 'sum', "
-                   "algorithm: str = 'automatic', stream: object = None, tag: int = 0, blocks: int = 0, "
-                   "threads: int = 0) -> None"),
+           nb::sig("def all_reduce(self, output: object, input: object = None, *, op: weft._words.ReduceOp = "
+                   "'sum', algorithm: weft._words.Algorithm = 'automatic', stream: object = None, tag: int = 0, "
+                   "blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
 output = the reduction over ranks of their inputs. Results have the same bits on every rank, in every run, with every
 algorithm of Weft's own, on CPU and GPU.
@@ -138,8 +138,8 @@ algorithm: "automatic", "one_shot", "two_shot", "pipelined", "nccl", "multimem_o
       .def("reduce", reduce, nb::arg("output").none(), nb::arg("input") = nb::none(), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("root") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::sig("def reduce(self, output: object, input: object = None, *, op: str = 'sum', root: int = 0, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           nb::sig("def reduce(self, output: object, input: object = None, *, op: weft._words.ReduceOp = 'sum', "
+                   "root: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
 output = on rank `root` of the group, the reduction over ranks of their inputs, with the bits of all_reduce.
 
@@ -174,8 +174,8 @@ output: of the same shape, apart from the input.)doc")
       .def("reduce_scatter_tensor", reduce_scatter_tensor, nb::arg("output"), nb::arg("input"), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
            nb::arg("threads") = 0,
-           nb::sig("def reduce_scatter_tensor(self, output: object, input: object, *, op: str = 'sum', "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           nb::sig("def reduce_scatter_tensor(self, output: object, input: object, *, op: weft._words.ReduceOp = "
+                   "'sum', stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
            R"doc(
 output = this rank's part of the reduction of all inputs, with the bits of all_reduce.
 

@@ -62,13 +62,13 @@ tuning_file: a table that `weft tune` wrote; rank 0's is used. Empty: the tables
 name: tells this communicator apart from others that the same processes create, in several threads for example.)doc")
       .def(
           "__init__",
-          [defaults](Config* self, const std::string& device, int cuda_device, std::optional<double> deadline,
+          [defaults](Config* self, Word<Device> device, int cuda_device, std::optional<double> deadline,
                      std::optional<double> rendezvous_deadline, std::size_t one_shot_bytes, std::size_t two_shot_bytes,
                      int max_groups, std::size_t group_one_shot_bytes, std::size_t group_two_shot_bytes,
                      bool small_buffers, bool order_streams, bool multicast, const std::string& tuning_file,
                      const std::string& name) {
             Config config = defaults;
-            config.device = value_of<Device>("device", device);
+            config.device = value_of("device", device);
             config.cuda_device = cuda_device;
             config.deadline = nanoseconds_of("deadline", deadline);
             config.rendezvous_deadline = nanoseconds_of("rendezvous_deadline", rendezvous_deadline);
@@ -180,8 +180,11 @@ address that every rank can reach. It is a secret, and whoever has it can take p
           nb::arg("world_size"), nb::arg("config") = Config(),
           nb::sig("def local(world_size: int, config: Config = ...) -> list[Communicator]"),
           "Ranks as threads of this process, 72 at most: use each from a thread of its own. On GPUs, rank i has GPU i.")
-      .def_prop_ro("rank", [](const PyCommunicator& self) { return self->rank(); })
-      .def_prop_ro("size", [](const PyCommunicator& self) { return self->size(); })
+      .def_prop_ro(
+          "rank", [](const PyCommunicator& self) { return self->rank(); },
+          "This process's or thread's rank: 0 … size − 1.")
+      .def_prop_ro(
+          "size", [](const PyCommunicator& self) { return self->size(); }, "Number of ranks.")
       .def_prop_ro(
           "device", [](const PyCommunicator& self) { return word_of(self->device()); }, "\"cpu\" or \"cuda\".")
       .def_prop_ro(

@@ -184,14 +184,15 @@ void bind_dispatch(nb::class_<PyExchange>& exchange) {
            nb::arg("payloads") = nb::none(), nb::arg("output_payloads") = nb::none(), nb::arg("stream") = nb::none(),
            nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
            nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
-           nb::sig("def dispatch(self, output: object, input: object, topk_ids: object = None, "
-                   "topk_weights: object = None, *, scales: object = None, rank_mask: object = None, "
-                   "mask_ids: object = None, again: DispatchHandle | None = None, payloads: object = None, "
-                   "output_payloads: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
-                   "rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, "
-                   "threads: int = "
-                   "0, **outputs: object) "
-                   "-> DispatchHandle"),
+           nb::sig("def dispatch(self, output: object, input: object, topk_ids: object = None, topk_weights: object = "
+                   "None, *, scales: object = None, rank_mask: object = None, mask_ids: object = None, again: "
+                   "DispatchHandle | None = None, payloads: object = None, output_payloads: object = None, stream: "
+                   "object = None, tag: int = 0, discard: bool = False, rounds: int | collections.abc.Sequence[int] = "
+                   "1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0, output_scales: object = "
+                   "None, counts: object = None, offsets: object = None, output_sources: object = None, "
+                   "source_tokens: object = None, source_wait_ns: object = None, host_counts: object = None, "
+                   "output_ids: object = None, output_weights: object = None, rank_prefix: object = None) -> "
+                   "DispatchHandle"),
            R"doc(
 Sends this rank's tokens to the ranks of their experts, and takes the rows of this rank's own.
 
@@ -224,11 +225,10 @@ map: of the exchange's maps of experts, the same on every rank.)doc")
            nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("map") = 0,
            nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def dispatch_send(self, input: object, topk_ids: object = None, topk_weights: object = None, *, "
-                   "scales: object = None, rank_mask: object = None, mask_ids: object = None, "
-                   "again: DispatchHandle | None = None, payloads: object = None, stream: object = None, tag: int = 0, "
-                   "discard: bool = False, rounds: object = 1, most_tokens: int = 0, map: int = 0, blocks: int = 0, "
-                   "threads: int = 0) -> "
-                   "DispatchHandle"),
+                   "scales: object = None, rank_mask: object = None, mask_ids: object = None, again: DispatchHandle | "
+                   "None = None, payloads: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
+                   "rounds: int | collections.abc.Sequence[int] = 1, most_tokens: int = 0, map: int = 0, blocks: int "
+                   "= 0, threads: int = 0) -> DispatchHandle"),
            R"doc(
 The first half of dispatch: waits for no rank. Sends and waits take turns.
 
@@ -240,9 +240,12 @@ payloads: as in dispatch.)doc")
       .def("dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(),
            nb::arg("output_payloads") = nb::none(), nb::arg("round") = 0, nb::arg("stream") = nb::none(),
            nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
-           nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, output_payloads: object = None, "
-                   "round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, **outputs: "
-                   "object) -> None"),
+           nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, output_payloads: object = "
+                   "None, round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, "
+                   "output_scales: object = None, counts: object = None, offsets: object = None, output_sources: "
+                   "object = None, source_tokens: object = None, source_wait_ns: object = None, host_counts: object = "
+                   "None, output_ids: object = None, output_weights: object = None, rank_prefix: object = None) -> "
+                   "None"),
            "The second half: takes the outputs of dispatch. Waits of rounds come in ascending order. Behind that of "
            "round "
            "r all rows of experts of the rounds 0 to r have come, with their scales and payloads. Other outputs come "
@@ -253,8 +256,9 @@ payloads: as in dispatch.)doc")
            nb::arg("rounds") = 1, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
            nb::arg("threads") = 0,
            nb::sig("def combine(self, output: object, input: object, handle: DispatchHandle, residual: object = None, "
-                   "*, topk_weights: object = None, source_wait_ns: object = None, rounds: object = 1, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "*, topk_weights: object = None, source_wait_ns: object = None, rounds: int | "
+                   "collections.abc.Sequence[int] = 1, stream: object = None, tag: int = 0, blocks: int = 0, threads: "
+                   "int = 0) -> None"),
            R"doc(
 output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual.
 
@@ -265,17 +269,17 @@ topk_weights: [handle.tokens, top_k] f32, if the exchange has weights_at_combine
            nb::arg("topk_weights") = nb::none(), nb::arg("rounds") = 1, nb::arg("round") = 0,
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
            nb::sig("def combine_send(self, input: object, handle: DispatchHandle, *, topk_weights: object = None, "
-                   "rounds: object = 1, round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, "
-                   "threads: int = 0) -> None"),
+                   "rounds: int | collections.abc.Sequence[int] = 1, round: int = 0, stream: object = None, tag: int "
+                   "= 0, blocks: int = 0, threads: int = 0) -> None"),
            "The first half of combine: waits for no rank. With weights_at_combine, only the weights travel. In rounds "
            "(dispatch_send) it is called for each of them, in ascending order. It sends the sums that the round is the "
            "last one to touch.")
       .def("combine_wait", combine_wait, nb::arg("output"), nb::arg("handle"), nb::kw_only(),
            nb::arg("input") = nb::none(), nb::arg("residual") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-           nb::sig("def combine_wait(self, output: object, handle: DispatchHandle, *, input: object = None, "
-                   "residual: object = None, source_wait_ns: object = None, stream: object = None, tag: int = 0, "
-                   "blocks: int = 0, threads: int = 0) -> None"),
+           nb::sig("def combine_wait(self, output: object, handle: DispatchHandle, *, input: object = None, residual: "
+                   "object = None, source_wait_ns: object = None, stream: object = None, tag: int = 0, blocks: int = "
+                   "0, threads: int = 0) -> None"),
            "The second half. An exchange for more tokens than `ring_rows`, or with weights_at_combine, reads `input` "
            "here, too.");
 }

@@ -9,10 +9,10 @@ namespace {
 template <class First, class Use>
 auto with_exchange_args(Use use) {
   return [use](First first, std::uint32_t tokens, std::uint32_t hidden, std::uint32_t experts, std::uint32_t top_k,
-               const char* type, const char* cast, const char* scale_order, std::uint32_t scale_bytes,
-               const char* combine_type, const char* layout, std::uint32_t alignment, std::uint32_t capacity,
-               const char* overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
-               std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, const char* path,
+               Word<RowType> type, Word<RowCast> cast, Word<ScaleOrder> scale_order, std::uint32_t scale_bytes,
+               Word<DataType> combine_type, Word<RowLayout> layout, std::uint32_t alignment, std::uint32_t capacity,
+               Word<Overflow> overflow, bool weighted, std::vector<std::uint32_t> rank_of_expert,
+               std::vector<std::vector<std::uint32_t>> ranks_of_expert, std::uint32_t handles, Word<RowPath> path,
                std::uint32_t ring_rows, bool weights_at_combine, std::uint32_t slot_tokens,
                std::vector<std::int32_t> experts_of_rank, std::uint32_t maps, bool repeatable,
                std::vector<std::uint32_t> payload_bytes, int blocks) {
@@ -20,16 +20,16 @@ auto with_exchange_args(Use use) {
                                       .hidden = hidden,
                                       .experts = experts,
                                       .top_k = top_k,
-                                      .type = value_of<RowType>("type", type),
-                                      .cast = value_of<RowCast>("cast", cast),
-                                      .scale_order = value_of<ScaleOrder>("scale_order", scale_order),
+                                      .type = value_of("type", type),
+                                      .cast = value_of("cast", cast),
+                                      .scale_order = value_of("scale_order", scale_order),
                                       .scale_bytes = scale_bytes,
                                       .payload_bytes = std::move(payload_bytes),
-                                      .combine_type = value_of<DataType>("combine_type", combine_type),
-                                      .layout = value_of<RowLayout>("layout", layout),
+                                      .combine_type = value_of("combine_type", combine_type),
+                                      .layout = value_of("layout", layout),
                                       .alignment = alignment,
                                       .capacity = capacity,
-                                      .overflow = value_of<Overflow>("overflow", overflow),
+                                      .overflow = value_of("overflow", overflow),
                                       .weighted = weighted,
                                       .weights_at_combine = weights_at_combine,
                                       .rank_of_expert = std::move(rank_of_expert),
@@ -37,7 +37,7 @@ auto with_exchange_args(Use use) {
                                       .experts_of_rank = std::move(experts_of_rank),
                                       .maps = maps,
                                       .handles = handles,
-                                      .path = value_of<RowPath>("path", path),
+                                      .path = value_of("path", path),
                                       .ring_rows = ring_rows,
                                       .slot_tokens = slot_tokens,
                                       .blocks = blocks,
@@ -167,7 +167,9 @@ different maps) the old maps are in force on all ranks.)doc")
       .def(
           "experts_of_map", [](const PyExchange& self, std::uint32_t map) { return experts(self, map); },
           nb::arg("map"), "Global numbers of this rank's experts in one of the maps; −1 for an empty place.")
-      .def_prop_ro("local_experts", [](const PyExchange& self) { return self->exchange.local_experts(); })
+      .def_prop_ro(
+          "local_experts", [](const PyExchange& self) { return self->exchange.local_experts(); },
+          "Experts, or places for them, of this rank.")
       .def_prop_ro(
           "experts", [](const PyExchange& self) { return experts(self, 0); },
           "Global numbers of this rank's experts, in the order of the output; −1 for an empty place. Those of map 0.")
@@ -177,10 +179,16 @@ different maps) the old maps are in force on all ranks.)doc")
       .def_prop_ro(
           "output_rows", [](const PyExchange& self) { return self->exchange.output_rows(); },
           "Rows of dispatch's output and combine's input.")
-      .def_prop_ro("tokens", [](const PyExchange& self) { return self->exchange.args().tokens; })
-      .def_prop_ro("hidden", [](const PyExchange& self) { return self->exchange.args().hidden; })
-      .def_prop_ro("top_k", [](const PyExchange& self) { return self->exchange.args().top_k; })
-      .def_prop_ro("layout", [](const PyExchange& self) { return word_of(self->exchange.args().layout); });
+      .def_prop_ro(
+          "tokens", [](const PyExchange& self) { return self->exchange.args().tokens; },
+          "Most tokens of a rank in one dispatch.")
+      .def_prop_ro(
+          "hidden", [](const PyExchange& self) { return self->exchange.args().hidden; }, "Columns of a row.")
+      .def_prop_ro(
+          "top_k", [](const PyExchange& self) { return self->exchange.args().top_k; }, "Most experts of a token.")
+      .def_prop_ro(
+          "layout", [](const PyExchange& self) { return word_of(self->exchange.args().layout); },
+          nb::sig("def layout(self) -> weft._words.RowLayout"), "How rows of dispatch's output lie.");
   bind_dispatch(exchange);
 }
 

@@ -51,11 +51,11 @@ auto with_norm(const PyNorm& of, Tensors& tensors) {
 
 void all_reduce_rms_norm(const PyGroup& self, nb::handle output, nb::handle residual_output, nb::handle input,
                          nb::handle gamma, nb::handle residual, const PyFp8* fp8, float epsilon, bool gamma_plus_one,
-                         const char* algorithm, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                         Word<Algorithm> algorithm, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   const PyNorm norm{output, residual_output, input, gamma, residual, fp8, epsilon, gamma_plus_one};
   const auto build = [&](Tensors& tensors) {
     AllReduceRmsNormArgs args = with_norm<norm_args>(norm, tensors);
-    args.algorithm = value_of<Algorithm>("algorithm", algorithm);
+    args.algorithm = value_of("algorithm", algorithm);
     return args;
   };
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_reduce_rms_norm);
@@ -91,13 +91,13 @@ scale_token_stride, scale_group_stride: scales from one row's to the next row's,
 floor: the least magnitude that a scale is made for, 1e-30 to 448. DeepEP has 1e-4, SGLang 1e-10.)doc")
       .def(
           "__init__",
-          [](PyFp8* self, nb::object rows, nb::object scales, nb::object scale, const char* scaling,
-             const char* scale_type, std::size_t scale_token_stride, std::size_t scale_group_stride, float floor) {
+          [](PyFp8* self, nb::object rows, nb::object scales, nb::object scale, Word<Fp8Scaling> scaling,
+             Word<ScaleType> scale_type, std::size_t scale_token_stride, std::size_t scale_group_stride, float floor) {
             new (self) PyFp8{std::move(rows),
                              std::move(scales),
                              std::move(scale),
-                             value_of<Fp8Scaling>("scaling", scaling),
-                             value_of<ScaleType>("scale_type", scale_type),
+                             value_of("scaling", scaling),
+                             value_of("scale_type", scale_type),
                              scale_token_stride,
                              scale_group_stride,
                              floor};
@@ -105,19 +105,19 @@ floor: the least magnitude that a scale is made for, 1e-30 to 448. DeepEP has 1e
           nb::arg("rows"), nb::arg("scales") = nb::none(), nb::kw_only(), nb::arg("scale") = nb::none(),
           nb::arg("scaling") = "per_token", nb::arg("scale_type") = "f32", nb::arg("scale_token_stride") = 0,
           nb::arg("scale_group_stride") = 0, nb::arg("floor") = Fp8Output().floor,
-          nb::sig("def __init__(self, rows: object, scales: object = None, *, scale: object = None, "
-                  "scaling: str = 'per_token', scale_type: str = 'f32', scale_token_stride: int = 0, "
-                  "scale_group_stride: int = 0, floor: float = 0.0001) -> None"));
+          nb::sig("def __init__(self, rows: object, scales: object = None, *, scale: object = None, scaling: "
+                  "weft._words.Fp8Scaling = 'per_token', scale_type: weft._words.ScaleType = 'f32', "
+                  "scale_token_stride: int = 0, scale_group_stride: int = 0, floor: float = 0.0001) -> None"));
 
   group.def("all_reduce_rms_norm", all_reduce_rms_norm, nb::arg("output").none(), nb::arg("residual_output"),
             nb::arg("input"), nb::arg("gamma"), nb::arg("residual") = nb::none(), nb::kw_only(),
             nb::arg("fp8").none() = nb::none(), nb::arg("epsilon") = AllReduceRmsNormArgs().epsilon,
             nb::arg("gamma_plus_one") = false, nb::arg("algorithm") = "automatic", nb::arg("stream") = nb::none(),
             nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-            nb::sig("def all_reduce_rms_norm(self, output: object, residual_output: object, input: object, "
-                    "gamma: object, residual: object = None, *, fp8: Fp8Output | None = None, epsilon: float = 1e-06, "
-                    "gamma_plus_one: bool = False, algorithm: str = 'automatic', stream: object = None, tag: int = 0, "
-                    "blocks: int = 0, threads: int = 0) -> None"),
+            nb::sig("def all_reduce_rms_norm(self, output: object, residual_output: object, input: object, gamma: "
+                    "object, residual: object = None, *, fp8: Fp8Output | None = None, epsilon: float = 1e-06, "
+                    "gamma_plus_one: bool = False, algorithm: weft._words.Algorithm = 'automatic', stream: object "
+                    "= None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
             R"doc(
 A layer's sum, residual and RMSNorm in one call, with the bits of the three calls one after the other.
 

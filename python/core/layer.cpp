@@ -197,8 +197,8 @@ void* aligned(const Tensor& workspace) {
   return workspace.data + (kWorkspaceAlignment - address % kWorkspaceAlignment) % kWorkspaceAlignment;
 }
 
-void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, const char* schedule, nb::handle rounds,
-         nb::handle stream, std::uint32_t tag) {
+void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, Word<LayerSchedule> schedule,
+         nb::handle rounds, nb::handle stream, std::uint32_t tag) {
   const LayerOfExchange& of = *self;
   GivenRounds division({1});
   Tensor workspace;
@@ -229,7 +229,7 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, c
     call.down = grouped_gemm("down", given.down, of, workspace);
     call.shared = shared_rows(given, of, workspace);
     call.observe = observer(given.observe);
-    call.schedule = value_of<LayerSchedule>("schedule", schedule);
+    call.schedule = value_of("schedule", schedule);
     call.rounds = division.rounds();
     return call;
   };
@@ -276,11 +276,11 @@ Rows of other experts must not be written, since others may read or write them m
 DLPack, and views of the layer's workspace.)doc")
       .def_ro("which", &PyGemm::which,
               "\"up\": hidden columns to gate, then up; \"down\": intermediate columns to hidden.")
-      .def_ro("layout", &PyGemm::layout)
+      .def_ro("layout", &PyGemm::layout, nb::sig("def layout(self) -> weft._words.RowLayout"), "Of the exchange.")
       .def_ro("round", &PyGemm::round, "Of the layer's rounds; 0 if all experts are made at once.")
       .def_ro("first_expert", &PyGemm::first_expert, "A local number.")
-      .def_ro("experts", &PyGemm::experts)
-      .def_ro("capacity", &PyGemm::capacity)
+      .def_ro("experts", &PyGemm::experts, "How many local experts.")
+      .def_ro("capacity", &PyGemm::capacity, "Rows of one expert; expert_contiguous: of all.")
       .def_ro("num_sms", &PyGemm::num_sms, "Processors that the GEMM may use; 0: all.")
       .def_ro("stream", &PyGemm::stream, "An address; 0 on CPU ranks.")
       .def_ro("input", &PyGemm::input, "[local experts, capacity, columns], or contiguous [capacity, columns].")
@@ -303,8 +303,8 @@ input, scales and residual are the objects that run() was given, output a weft.T
       .def_ro("scales", &PyShared::scales, "Or None.")
       .def_ro("residual", &PyShared::residual, "[tokens, hidden], or None.")
       .def_ro("output", &PyShared::output, "[tokens, hidden] of combine_type.")
-      .def_ro("tokens", &PyShared::tokens)
-      .def_ro("hidden", &PyShared::hidden)
+      .def_ro("tokens", &PyShared::tokens, "This rank's tokens.")
+      .def_ro("hidden", &PyShared::hidden, "Columns of a row.")
       .def_ro("num_sms", &PyShared::num_sms, "Processors that it may use; 0: all.")
       .def_ro("stream", &PyShared::stream, "An address; 0 on CPU ranks.");
 
@@ -317,9 +317,8 @@ graph captures all of it. One call of a layer at a time may run on the GPU. CPU 
 thread.)doc")
       .def_static(
           "create",
-          [](const PyExchange& exchange, std::uint32_t intermediate, const char* down_cast) -> PyLayer {
-            const MoeLayerArgs args{.intermediate = intermediate,
-                                    .down_cast = value_of<RowCast>("down_cast", down_cast)};
+          [](const PyExchange& exchange, std::uint32_t intermediate, Word<RowCast> down_cast) -> PyLayer {
+            const MoeLayerArgs args{.intermediate = intermediate, .down_cast = value_of("down_cast", down_cast)};
             return LayerOfExchange{MoeLayer::create(exchange->exchange, args), exchange->exchange, exchange->group,
                                    args};
           },
@@ -336,10 +335,10 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           "run",
           [](const PyLayer& self, nb::handle output, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
              nb::handle up, nb::handle down, nb::handle workspace, nb::handle scales, nb::handle residual,
-             const char* schedule, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map, nb::handle stream,
-             std::uint32_t tag, int send_num_sms, int recv_num_sms, int combine_send_num_sms, int combine_recv_num_sms,
-             int up_num_sms, int down_num_sms, bool alone_by_size, nb::handle observe, nb::handle shared,
-             int shared_num_sms) {
+             Word<LayerSchedule> schedule, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map,
+             nb::handle stream, std::uint32_t tag, int send_num_sms, int recv_num_sms, int combine_send_num_sms,
+             int combine_recv_num_sms, int up_num_sms, int down_num_sms, bool alone_by_size, nb::handle observe,
+             nb::handle shared, int shared_num_sms) {
             run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, shared, observe},
                 {.most_tokens = most_tokens,
                  .map = map,
@@ -361,16 +360,16 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           nb::arg("combine_recv_num_sms") = 0, nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0,
           nb::arg("alone_by_size") = false, nb::arg("observe") = nb::none(), nb::arg("shared") = nb::none(),
           nb::arg("shared_num_sms") = 0,
-          nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, *, "
-                  "up: collections.abc.Callable[[ExpertGemm], object], "
-                  "down: collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
-                  "residual: object = None, schedule: str = 'automatic', rounds: object = 1, most_tokens: int = 0, "
-                  "map: int = 0, stream: object = None, tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, "
-                  "combine_send_num_sms: int = 0, combine_recv_num_sms: int = 0, up_num_sms: int = 0, "
-                  "down_num_sms: int = 0, alone_by_size: bool = False, "
-                  "observe: collections.abc.Callable[[str, int, bool, int], object] | None = None, "
-                  "shared: collections.abc.Callable[[SharedExpert], object] | None = None, "
-                  "shared_num_sms: int = 0) -> None"),
+          nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, "
+                  "*, up: collections.abc.Callable[[ExpertGemm], object], down: "
+                  "collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
+                  "residual: object = None, schedule: weft._words.LayerSchedule = 'automatic', rounds: int | "
+                  "collections.abc.Sequence[int] = 1, most_tokens: int = 0, map: int = 0, stream: object = None, "
+                  "tag: int = 0, send_num_sms: int = 0, recv_num_sms: int = 0, combine_send_num_sms: int = 0, "
+                  "combine_recv_num_sms: int = 0, up_num_sms: int = 0, down_num_sms: int = 0, alone_by_size: "
+                  "bool = False, observe: collections.abc.Callable[[str, int, bool, int], object] | None = None, "
+                  "shared: collections.abc.Callable[[SharedExpert], object] | None = None, shared_num_sms: int = "
+                  "0) -> None"),
           R"doc(
 output = for each of this rank's tokens the weighted sum of what its experts make of it, then the residual. Collective,
 like the exchange's dispatch and combine, and so are tensors and errors.
@@ -392,7 +391,8 @@ whether it begins, and its stream as an integer. It may record events there.)doc
            nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
            nb::arg("down_num_sms") = 0,
            nb::sig("def run_experts(self, workspace: object, *, up: collections.abc.Callable[[ExpertGemm], object], "
-                   "down: collections.abc.Callable[[ExpertGemm], object], rounds: object = 1, most_tokens: int = 0, "
+                   "down: collections.abc.Callable[[ExpertGemm], object], rounds: int | collections.abc.Sequence[int] "
+                   "= 1, most_tokens: int = 0, "
                    "stream: object = None, up_num_sms: int = 0, down_num_sms: int = 0) -> None"),
            "The experts alone, of the rows that the last call has left in `workspace`. Local; for measurements.");
 }

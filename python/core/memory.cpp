@@ -60,7 +60,9 @@ The memory is taken until free(), or until the communicator's end.)doc")
       .def(
           "free", [](const PySymmetric& self) { waiting([&] { self->memory.free(); }); },
           "Gives the memory back on all ranks; collective like allocate(). No view of it may be used afterwards.")
-      .def_prop_ro("bytes", [](const PySymmetric& self) { return self->memory.bytes(); })
+      .def_prop_ro(
+          "bytes", [](const PySymmetric& self) { return self->memory.bytes(); },
+          "Bytes of each rank's part, as allocate() was given.")
       .def_prop_ro(
           "data_ptr", [](const PySymmetric& self) { return reinterpret_cast<std::uintptr_t>(self->memory.data()); },
           "The address of this rank's part. release() takes it away; acquire() may bring another one.")

@@ -22,6 +22,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);
   module.def(
       "version", [] { return std::string(weft_version()); }, "The version of libweft, \"0.1.0\".");
+  bind_words(module);
   bind_errors(module);
   bind_tensor(module);
   nb::class_<PyGroup> group = bind_group(module);

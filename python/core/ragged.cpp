@@ -52,11 +52,11 @@ void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, cons
   make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_v);
 }
 
-void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, const char* op,
-                      nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
+                      Word<ReduceOp> op, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
   const auto build = [&](Tensors& tensors) {
     ReduceScatterVArgs args = reduce_scatter_v_args(tensors.output("output", output), tensors.input("input", input));
-    args.op = value_of<ReduceOp>("op", op);
+    args.op = value_of("op", op);
     args.counts = counts_of(counts, tensors);
     return args;
   };
@@ -107,15 +107,15 @@ void take_rows(const PyGroup& self, nb::handle output, nb::handle input, const P
 }
 
 void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input, nb::handle host_output,
-                       std::size_t group_ranks, const char* sharding, bool split_slots, const char* padding,
+                       std::size_t group_ranks, Word<Sharding> sharding, bool split_slots, Word<Padding> padding,
                        std::size_t slot_rows, nb::handle stream, std::uint32_t tag) {
   const auto build = [&](Tensors& tensors) {
     const Tensor &out = tensors.output("output", output), &in = tensors.input("input", input);
     const GatheredCounts places = gathered_counts(tensors.group.size(), in.count(), group_ranks);
     AllGatherCountsArgs args = all_gather_counts_args(out, in, places);
-    args.sharding = value_of<Sharding>("sharding", sharding);
+    args.sharding = value_of("sharding", sharding);
     args.split_slots = split_slots;
-    args.padding = value_of<Padding>("padding", padding);
+    args.padding = value_of("padding", padding);
     args.slot_rows = slot_rows;
     if (host_output.is_none()) return args;
     const Tensor& host = tensors.of_host("host_output", host_output, Access::write);
@@ -146,16 +146,15 @@ padding: how long the slot of a rank with n rows is. "none": n; "aligned": n rou
 slots: i32 [size], for "per_rank" alone; in memory like `rows`.)doc")
       .def(
           "__init__",
-          [](PyCounts* self, nb::object rows, const char* sharding, const char* padding, std::size_t slot_rows,
+          [](PyCounts* self, nb::object rows, Word<Sharding> sharding, Word<Padding> padding, std::size_t slot_rows,
              nb::object slots) {
-            new (self)
-                PyCounts{in_memory(std::move(rows)), in_memory(std::move(slots)),
-                         value_of<Sharding>("sharding", sharding), value_of<Padding>("padding", padding), slot_rows};
+            new (self) PyCounts{in_memory(std::move(rows)), in_memory(std::move(slots)), value_of("sharding", sharding),
+                                value_of("padding", padding), slot_rows};
           },
           nb::arg("rows"), nb::kw_only(), nb::arg("sharding") = "none", nb::arg("padding") = "none",
           nb::arg("slot_rows") = 0, nb::arg("slots") = nb::none(),
-          nb::sig("def __init__(self, rows: object, *, sharding: str = 'none', padding: str = 'none', "
-                  "slot_rows: int = 0, slots: object = None) -> None"));
+          nb::sig("def __init__(self, rows: object, *, sharding: weft._words.Sharding = 'none', padding: "
+                  "weft._words.Padding = 'none', slot_rows: int = 0, slots: object = None) -> None"));
 
   nb::class_<GatheredCounts>(module, "GatheredCounts", R"doc(
 The begins of the parts of all_gather_counts' output, in words of i32.
@@ -168,18 +167,20 @@ any [columns] · every [columns] · all [ranks, columns]; `words` of them togeth
             new (self) GatheredCounts(gathered_counts(ranks, columns, group_ranks));
           },
           nb::arg("ranks"), nb::arg("columns") = 1, nb::arg("group_ranks") = 1)
-      .def_prop_ro("groups", &GatheredCounts::groups)
-      .def_prop_ro("rows", &GatheredCounts::rows)
-      .def_prop_ro("slots", &GatheredCounts::slots)
-      .def_prop_ro("offsets", &GatheredCounts::offsets)
-      .def_prop_ro("most", &GatheredCounts::most)
-      .def_prop_ro("total", &GatheredCounts::total)
-      .def_prop_ro("shards", &GatheredCounts::shards)
-      .def_prop_ro("shard_slots", &GatheredCounts::shard_slots)
-      .def_prop_ro("any", &GatheredCounts::any)
-      .def_prop_ro("every", &GatheredCounts::every)
-      .def_prop_ro("all", &GatheredCounts::all)
-      .def_prop_ro("words", &GatheredCounts::words);
+      .def_prop_ro("groups", &GatheredCounts::groups, "The number of groups: ranks / group_ranks.")
+      .def_prop_ro("rows", &GatheredCounts::rows, "Begin of [groups]: rows of each group.")
+      .def_prop_ro("slots", &GatheredCounts::slots, "Begin of [groups]: rows of each group's slot.")
+      .def_prop_ro("offsets", &GatheredCounts::offsets,
+                   "Begin of [groups + 1]: where each slot begins; the last: rows of all slots.")
+      .def_prop_ro("most", &GatheredCounts::most, "Place of the largest of `rows`.")
+      .def_prop_ro("total", &GatheredCounts::total, "Place of the sum of `rows`.")
+      .def_prop_ro("shards", &GatheredCounts::shards, "Begin of [ranks]: each rank's own part of `rows`.")
+      .def_prop_ro("shard_slots", &GatheredCounts::shard_slots,
+                   "Begin of [ranks]: the same with pads, for split_slots.")
+      .def_prop_ro("any", &GatheredCounts::any, "Begin of [columns]: bits that any rank has set.")
+      .def_prop_ro("every", &GatheredCounts::every, "Begin of [columns]: bits that every rank has set.")
+      .def_prop_ro("all", &GatheredCounts::all, "Begin of [ranks, columns]: the inputs.")
+      .def_prop_ro("words", &GatheredCounts::words, "Words of all parts together.");
 
   group
       .def("all_gather_v", all_gather_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
@@ -197,8 +198,9 @@ shard behind shard, and a rank sends its own shard (SGLang's dp_gather_replicate
       .def("reduce_scatter_v", reduce_scatter_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
            nb::arg("threads") = 0,
-           nb::sig("def reduce_scatter_v(self, output: object, input: object, counts: Counts, *, "
-                   "op: str = 'sum', stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           nb::sig("def reduce_scatter_v(self, output: object, input: object, counts: Counts, *, op: "
+                   "weft._words.ReduceOp = 'sum', stream: object = None, tag: int = 0, blocks: int = 0, threads: "
+                   "int = 0) -> None"),
            R"doc(
 output = this rank's slot of the reduction of all inputs, and zero in its pads, with the bits of all_reduce.
 
@@ -255,8 +257,9 @@ part `shard` of the slot's `shards` parts; with split_slots the slot is split, o
            nb::arg("split_slots") = false, nb::arg("padding") = "none", nb::arg("slot_rows") = 0,
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::sig("def all_gather_counts(self, output: object, input: object, *, host_output: object = None, "
-                   "group_ranks: int = 1, sharding: str = 'balanced', split_slots: bool = False, "
-                   "padding: str = 'none', slot_rows: int = 0, stream: object = None, tag: int = 0) -> None"),
+                   "group_ranks: int = 1, sharding: weft._words.Sharding = 'balanced', split_slots: bool = False, "
+                   "padding: weft._words.Padding = 'none', slot_rows: int = 0, stream: object = None, tag: int = "
+                   "0) -> None"),
            R"doc(
 output = what all ranks' words say: rows, slots, offsets, shards (GatheredCounts names the places), on every rank.
 

@@ -1,9 +1,6 @@
 #include "torch_module.hpp"
 
-#include <span>
-
 #include "binding.hpp"
-#include "exchange_args.hpp"
 #include "known_types.hpp"
 #include "torch_call.hpp"
 
@@ -14,13 +11,6 @@ namespace {
 // Whether a call with this tensor is no direct one.
 bool must_see(nb::handle tensor) {
   return !is_plain_torch_tensor(tensor) || is_watched_by_torch();
-}
-
-// Operators take numbers for words.
-nb::list list_of(std::span<const std::string_view> words) {
-  nb::list all;
-  for (const std::string_view word : words) all.append(nb::str(word.data(), word.size()));
-  return all;
 }
 
 }  // namespace
@@ -44,14 +34,6 @@ void bind_torch(nb::module_& module) {
   module.def(
       "_torch_remove_exchange", [](std::int64_t number) { waiting([&] { torch::remove_exchange(number); }); },
       nb::arg("number"));
-  module.def(
-      "_torch_words",
-      [] {
-        return nb::make_tuple(list_of(kWords<ReduceOp>), list_of(kWords<Algorithm>), list_of(kWords<Sharding>),
-                              list_of(kWords<Padding>), list_of(kWords<Fp8Scaling>), list_of(kWords<ScaleType>),
-                              list_of(kDispatchOutputs));
-      },
-      nb::sig("def _torch_words() -> tuple[list[str], ...]"));
   if (torch_stream == nullptr) torch_stream = nb::module_::import_("builtins").attr("object")().release().ptr();
   module.attr("_torch_stream") = nb::borrow(torch_stream);
   nb::exception<Watched>(module, "_Watched");

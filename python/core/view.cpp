@@ -124,8 +124,10 @@ dtype: bf16, f16, f32, f64, i8 … i64, u8 … u64, bool, e4m3. device: cpu, cud
             for (int i = 0; i < self.dimensions; ++i) shape.append(self.shape[i]);
             return nb::tuple(shape);
           },
-          nb::sig("def shape(self) -> tuple[int, ...]"))
-      .def_prop_ro("dtype", [](const Tensor& self) { return std::string(name_of(self.type)); })
+          nb::sig("def shape(self) -> tuple[int, ...]"), "Elements in each dimension.")
+      .def_prop_ro(
+          "dtype", [](const Tensor& self) { return std::string(name_of(self.type)); },
+          "Its name: \"bf16\". \"unknown\" for a type without one.")
       .def_prop_ro("device", device_text, "\"cpu\", or \"cuda:0\".")
       .def(
           "__dlpack__",

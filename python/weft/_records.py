@@ -38,6 +38,7 @@ class Error(RuntimeError):
 
     @property
     def fault(self) -> Fault:
+        """The record, with all that is known."""
         fault: Fault = self.args[1]
         return fault
 

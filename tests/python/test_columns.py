@@ -63,7 +63,7 @@ def test_even_shards(ranks: int, pads: int) -> None:
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("group_ranks", [1, 2])
 @pytest.mark.parametrize("padding", ["none", "per_rank"])
-def test_all_to_all_columns(ranks: int, group_ranks: int, padding: str) -> None:
+def test_all_to_all_columns(ranks: int, group_ranks: int, padding: weft.Padding) -> None:
     """Each group gets its own rows, and nothing behind them is written."""
     if ranks % group_ranks:
         group_ranks = ranks

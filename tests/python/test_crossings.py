@@ -19,7 +19,7 @@ def numbers(shape: tuple[int, ...], seed: int) -> npt.NDArray[Any]:
 
 @pytest.mark.parametrize(("padding", "slot_rows"), [("none", 0), ("aligned", 4), ("max", 0)])
 @pytest.mark.parametrize(("ranks", "group_ranks"), [(2, 1), (2, 2), (4, 2)])
-def test_crossings(ranks: int, group_ranks: int, padding: str, slot_rows: int) -> None:
+def test_crossings(ranks: int, group_ranks: int, padding: weft.Padding, slot_rows: int) -> None:
     rows = [(3, 1, 0, 2)[rank] for rank in range(ranks)]
     slots = weft.slots_of(rows, padding, slot_rows)
     first = [rank - rank % group_ranks for rank in range(ranks)]

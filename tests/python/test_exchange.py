@@ -20,7 +20,7 @@ BY_RANK = "rank_major", "rank_compact"
 class Case:
     """Tokens of all ranks, and what the oracle makes of them if experts return rows as they came."""
 
-    def __init__(self, ranks: int, layout: str, cast: str = "none") -> None:
+    def __init__(self, ranks: int, layout: weft.RowLayout, cast: weft.RowCast = "none") -> None:
         random = np.random.default_rng(ranks)
         bits = random.standard_normal((ranks, TOKENS, HIDDEN)).astype(np.float32).view(np.uint32) >> 16
         self.rows = bits.astype(np.uint16)
@@ -66,7 +66,7 @@ class Case:
 class Outputs:
     """Tensors of one rank's dispatch, with a value that no result has."""
 
-    def __init__(self, exchange: weft.Exchange, ranks: int, cast: str) -> None:
+    def __init__(self, exchange: weft.Exchange, ranks: int, cast: weft.RowCast) -> None:
         rows, local = exchange.output_rows, exchange.local_experts
         self.rows = np.full((rows, HIDDEN), 0x7F, np.uint16 if cast == "none" else np.uint8)
         self.scales = np.full((rows, HIDDEN // 128), 99, np.uint8 if cast == "fp8_ue8m0" else np.float32)
@@ -81,7 +81,7 @@ class Outputs:
         self.weights = np.full((rows, TOP_K), -1, np.float32)
         self.view = weft.Tensor(self.rows, "bf16") if cast == "none" else self.rows
 
-    def named(self, layout: str, cast: str) -> dict[str, Any]:
+    def named(self, layout: weft.RowLayout, cast: weft.RowCast) -> dict[str, Any]:
         named: dict[str, Any] = {
             "counts": self.counts,
             "source_tokens": self.source_tokens,
@@ -100,7 +100,7 @@ class Outputs:
         return named | {"offsets": self.offsets} if layout == "expert_contiguous" else named
 
 
-    def told(self, layout: str) -> Array:
+    def told(self, layout: weft.RowLayout) -> Array:
         """The host's words: compact rows have one more for each rank."""
         return self.host if layout == "rank_compact" else self.host[: -len(self.prefix)]
 
@@ -130,7 +130,7 @@ def check_dispatch(case: Case, rank: int, ranks: int, got: Outputs) -> None:
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous"])
 @pytest.mark.parametrize("rounds", [2, 4, "uneven"])
-def test_rows_come_and_go_back_in_rounds(ranks: int, layout: str, rounds: int | str) -> None:
+def test_rows_come_and_go_back_in_rounds(ranks: int, layout: weft.RowLayout, rounds: int | str) -> None:
     case = Case(ranks, layout)
 
     def work(rank: weft.Communicator) -> None:
@@ -161,7 +161,7 @@ def test_rows_come_and_go_back_in_rounds(ranks: int, layout: str, rounds: int | 
         exchange.combine(weft.Tensor(back, "bf16"), got.view, handle, rounds=division)
         assert back.tobytes() == case.expected[me][3]
         with pytest.raises(TypeError, match="rounds: must be their number"):
-            exchange.dispatch_send(x, ids.copy(), weights, rounds="two")
+            exchange.dispatch_send(x, ids.copy(), weights, rounds="two")  # type: ignore[arg-type]
         exchange.free()
 
     run_ranks(ranks, work)
@@ -172,7 +172,7 @@ def test_rows_come_and_go_back_in_rounds(ranks: int, layout: str, rounds: int | 
 @pytest.mark.parametrize("path", ["slots", "ring"])
 @pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize("wide_ids", [False, True])
-def test_rows_come_and_go_back(ranks: int, layout: str, path: str, halves: bool, wide_ids: bool) -> None:
+def test_rows_come_and_go_back(ranks: int, layout: weft.RowLayout, path: str, halves: bool, wide_ids: bool) -> None:
     case = Case(ranks, layout)
 
     def work(rank: weft.Communicator) -> None:
@@ -214,7 +214,7 @@ def test_rows_come_and_go_back(ranks: int, layout: str, path: str, halves: bool,
 
 @pytest.mark.parametrize("cast", ["fp8", "fp8_ue8m0", "fp8_pow2"])
 @pytest.mark.parametrize("layout", ["expert_masked", *BY_RANK])
-def test_casts(cast: str, layout: str) -> None:
+def test_casts(cast: weft.RowCast, layout: weft.RowLayout) -> None:
     case = Case(2, layout, cast)
 
     def work(rank: weft.Communicator) -> None:
@@ -357,7 +357,9 @@ def test_an_unknown_output_is_named() -> None:
         output = weft.Tensor(np.zeros((exchange.output_rows, HIDDEN), np.uint16), "bf16")
         x = weft.Tensor(np.zeros((1, HIDDEN), np.uint16), "bf16")
         with pytest.raises(TypeError, match="unexpected keyword argument 'count'; outputs are output_scales, counts"):
-            exchange.dispatch(output, x, np.zeros((1, TOP_K), np.int32), count=np.zeros(5, np.int32))
+            exchange.dispatch(
+                output, x, np.zeros((1, TOP_K), np.int32), count=np.zeros(5, np.int32)  # type: ignore[call-arg]
+            )
 
     run_ranks(1, work)
 

@@ -11,7 +11,7 @@ from test_exchange import HIDDEN, Case, Outputs, check_dispatch
 
 @pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize("layout", ["expert_masked", "rank_compact"])
-def test_a_dispatch_is_made_again(layout: str, halves: bool) -> None:
+def test_a_dispatch_is_made_again(layout: weft.RowLayout, halves: bool) -> None:
     case = Case(2, layout)
 
     def work(rank: weft.Communicator) -> None:

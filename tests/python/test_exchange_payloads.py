@@ -21,7 +21,7 @@ def given_payloads(rank: int, tokens: int) -> list[np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize("path", ["slots", "ring"])
 @pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous", "rank_major", "rank_compact"])
-def test_payloads_come_with_their_rows(layout: str, path: str, halves: bool) -> None:
+def test_payloads_come_with_their_rows(layout: weft.RowLayout, path: weft.RowPath, halves: bool) -> None:
     if layout == "rank_compact":
         path = "ring"
     case = Case(2, layout)

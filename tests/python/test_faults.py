@@ -54,7 +54,7 @@ def expect_stays(made: weft.Communicator, error: weft.Error) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "pipelined"])
-def test_a_late_rank_is_named_by_the_others_and_learns_it(algorithm: str) -> None:
+def test_a_late_rank_is_named_by_the_others_and_learns_it(algorithm: weft.Algorithm) -> None:
     late = 1
     begun = threading.Barrier(3)
     others = threading.Semaphore(0)

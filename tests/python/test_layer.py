@@ -74,7 +74,7 @@ class Experts:
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous"])
 @pytest.mark.parametrize("schedule", ["plain", "rounds", "combine_rounds", "automatic"])
-def test_every_schedule_gives_what_the_oracle_says(ranks: int, layout: str, schedule: str) -> None:
+def test_every_schedule_gives_what_the_oracle_says(ranks: int, layout: weft.RowLayout, schedule: weft.LayerSchedule) -> None:
     case = Case(ranks, layout)
 
     def work(rank: weft.Communicator) -> None:
@@ -140,7 +140,7 @@ def test_every_schedule_gives_what_the_oracle_says(ranks: int, layout: str, sche
 
 @pytest.mark.parametrize("cast", ["fp8", "fp8_ue8m0"])
 @pytest.mark.parametrize("scale_order", ["rows", "columns"])
-def test_rows_that_are_cast_come_with_scales(cast: str, scale_order: str) -> None:
+def test_rows_that_are_cast_come_with_scales(cast: weft.RowCast, scale_order: weft.ScaleOrder) -> None:
     case = Case(2, "expert_masked", cast)
 
     def work(rank: weft.Communicator) -> None:
@@ -254,7 +254,7 @@ def test_layers_that_cannot_be() -> None:
         with pytest.raises(weft.Error, match="intermediate: 60 is not a multiple of 8"):
             weft.MoeLayer.create(exchange, intermediate=60)
         with pytest.raises(weft.Error, match="down_cast is 'fp4'"):
-            weft.MoeLayer.create(exchange, intermediate=64, down_cast="fp4")
+            weft.MoeLayer.create(exchange, intermediate=64, down_cast="fp4")  # type: ignore[arg-type]
 
     run_ranks(1, work)
 

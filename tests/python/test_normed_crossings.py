@@ -47,7 +47,7 @@ def test_crossings_with_a_norm(
     dtype: str,
     written: tuple[str, ...],
     f32: bool,
-    padding: str,
+    padding: weft.Padding,
     slot_rows: int,
     ranks: int,
     group_ranks: int,

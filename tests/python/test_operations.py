@@ -52,7 +52,7 @@ def columns(array: Array) -> Array:
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("algorithm", ["automatic", "one_shot", "two_shot", "pipelined"])
-def test_all_reduce(ranks: int, dtype: str, op: str, algorithm: str) -> None:
+def test_all_reduce(ranks: int, dtype: str, op: weft.ReduceOp, algorithm: weft.Algorithm) -> None:
     inputs = [numbers(dtype, (5, 133), rank) for rank in range(ranks)]
     expected = weft_oracle.reduce(dtype, op, [x.tobytes() for x in inputs])
 
@@ -71,7 +71,7 @@ def test_all_reduce(ranks: int, dtype: str, op: str, algorithm: str) -> None:
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("op", OPS)
-def test_reduce(ranks: int, dtype: str, op: str) -> None:
+def test_reduce(ranks: int, dtype: str, op: weft.ReduceOp) -> None:
     inputs = [numbers(dtype, (5, 133), rank) for rank in range(ranks)]
     expected = weft_oracle.reduce(dtype, op, [x.tobytes() for x in inputs])
 
@@ -194,7 +194,7 @@ def test_gathers_and_copies(ranks: int, shape: tuple[int, ...], gaps: bool) -> N
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("gaps", [False, True])
-def test_reduce_scatter(ranks: int, dtype: str, op: str, gaps: bool) -> None:
+def test_reduce_scatter(ranks: int, dtype: str, op: weft.ReduceOp, gaps: bool) -> None:
     inputs = [numbers(dtype, (3 * ranks, 40), rank) for rank in range(ranks)]
     messages = [x.tobytes() for x in inputs]
     row_bytes = inputs[0].nbytes // (3 * ranks)
@@ -215,7 +215,7 @@ KINDS = [("none", 0, "sum"), ("aligned", 4, "max"), ("max", 0, "min"), ("fixed",
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize(("padding", "slot_rows", "op"), KINDS)
-def test_ragged(ranks: int, padding: str, slot_rows: int, op: str) -> None:
+def test_ragged(ranks: int, padding: weft.Padding, slot_rows: int, op: weft.ReduceOp) -> None:
     rows = [(5, 0, 3, 1)[rank] for rank in range(ranks)]
     slots = np.array([row + 2 for row in rows], np.int32) if padding == "per_rank" else None
     hidden = [numbers("f32", (row, 24), rank) for rank, row in enumerate(rows)]
@@ -261,7 +261,7 @@ def test_ragged(ranks: int, padding: str, slot_rows: int, op: str) -> None:
 
 
 @pytest.mark.parametrize("sharding", ["balanced", "ceil"])
-def test_sharded_counts(sharding: str) -> None:
+def test_sharded_counts(sharding: weft.Sharding) -> None:
     ranks, total = 4, 10
     shards = [weft.shard_of(total, ranks, part, sharding) for part in range(ranks)]
     everything = np.arange(total * 3, dtype=np.int32).reshape(total, 3)
@@ -284,7 +284,7 @@ def test_sharded_counts(sharding: str) -> None:
 
 @pytest.mark.parametrize("group_ranks", [1, 2])
 @pytest.mark.parametrize(("padding", "slot_rows"), [("none", 0), ("aligned", 4), ("max", 0), ("fixed", 16)])
-def test_counts(group_ranks: int, padding: str, slot_rows: int) -> None:
+def test_counts(group_ranks: int, padding: weft.Padding, slot_rows: int) -> None:
     ranks, words = 4, 3
     said = np.array([[5 + 3 * (rank // group_ranks), rank, 1 << rank] for rank in range(ranks)], np.int32)
     rules = (words, group_ranks, "balanced", False, padding, slot_rows)

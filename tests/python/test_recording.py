@@ -119,7 +119,7 @@ def test_what_cannot_be_recorded_raises_inside_of_the_capture() -> None:
     made, other = one(), one()
     x = np.ones(4, np.float32)
     bad: dict[str, Callable[[], object]] = {
-        "op is 'mean'": lambda: made.world.all_reduce(x, op="mean"),
+        "op is 'mean'": lambda: made.world.all_reduce(x, op="mean"),  # type: ignore[arg-type]
         "capturing already": lambda: weft.Recording.capture(made, lambda: None),
         "not of the communicator": other.world.barrier,
     }

@@ -114,7 +114,10 @@ CALLS = {
     "reduced length": Bad(lambda g: g.reduce(f32(3), f32(4), root=g.rank), "output: 3 elements; the input has 4"),
     "reduced types": Bad(lambda g: g.reduce(np.ones(4, np.int64), f32(4), root=g.rank), "output: elements are i64"),
     "no input": Bad(lambda g: g.reduce(None, root=1 - g.rank), f"output is a NoneType; it {TENSOR}", TypeError),
-    "scatter's op": Bad(lambda g: g.reduce_scatter_tensor(f32(2), f32(4), op="mean"), "op is 'mean'; it must be one of"),
+    "scatter's op": Bad(
+        lambda g: g.reduce_scatter_tensor(f32(2), f32(4), op="mean"),  # type: ignore[arg-type]
+        "op is 'mean'; it must be one of",
+    ),
     "no root to gather to": Bad(lambda g: g.gather(None, f32(4), root=-1), "root: -1 is not a rank of the group"),
     "no root to scatter from": Bad(lambda g: g.scatter(f32(4), root=2), "root: 2 is not a rank of the group"),
     "gathered to nothing": Bad(lambda g: g.gather(None, f32(4), root=g.rank), "output: none; the root must have one"),
@@ -151,9 +154,12 @@ CALLS = {
     "a list": Bad(lambda g: g.all_reduce(f32(2), [1.0, 2.0]), f"input is a list; it {TENSOR}", TypeError),
     "None": Bad(lambda g: g.all_reduce(None), "incompatible function arguments", TypeError),
     "text": Bad(lambda g: g.all_reduce(np.array(["a"])), "output is a ndarray of dtype('<U1')", TypeError),
-    "op": Bad(lambda g: g.all_reduce(f32(4), op="mean"), "op is 'mean'; it must be one of sum, max, min, avg"),
+    "op": Bad(
+        lambda g: g.all_reduce(f32(4), op="mean"),  # type: ignore[arg-type]
+        "op is 'mean'; it must be one of sum, max, min, avg",
+    ),
     "algorithm": Bad(
-        lambda g: g.all_reduce(f32(4), algorithm="ring"),
+        lambda g: g.all_reduce(f32(4), algorithm="ring"),  # type: ignore[arg-type]
         "algorithm is 'ring'; it must be one of automatic, one_shot, two_shot, pipelined, nccl, multimem_one_shot, "
         "multimem_two_shot",
     ),
@@ -183,7 +189,7 @@ CALLS = {
     "GPU read-only": Bad(lambda g: g.all_reduce(OnGpu(data=(4096, True))), "output: read-only memory"),
     "GPU type": Bad(lambda g: g.all_reduce(OnGpu(typestr=">f4")), "element type '>f4' of the CUDA array interface"),
     "layout": Bad(
-        lambda g: weft.Exchange.create(g, tokens=1, hidden=8, experts=2, top_k=1, layout="masked"),
+        lambda g: weft.Exchange.create(g, tokens=1, hidden=8, experts=2, top_k=1, layout="masked"),  # type: ignore[arg-type]
         "layout is 'masked'; it must be one of expert_masked, expert_contiguous, rank_major, rank_compact",
     ),
     "experts' ranks": Bad(
@@ -230,7 +236,10 @@ VALUES = {
     "length": Bad(lambda _: weft.Tensor.at(4096, [2, -4], "f32"), "shape [2, -4]; every length must be 0 or more"),
     "dimensions": Bad(lambda _: weft.Tensor.at(4096, [1] * 9, "f32"), "9 dimensions; at most 8"),
     "device": Bad(lambda _: weft.Tensor.at(4096, [4], "f32", "cuda:x"), "'cuda:x'; it must be cpu, cuda or cuda:N"),
-    "padding": Bad(lambda _: weft.Counts(f32(1), padding="q"), "padding is 'q'; it must be one of none, aligned, max,"),
+    "padding": Bad(
+        lambda _: weft.Counts(f32(1), padding="q"),  # type: ignore[arg-type]
+        "padding is 'q'; it must be one of none, aligned, max,",
+    ),
     "short id": Bad(lambda _: from_id(bytes(127), 0, 1, CPU), "id: 127 bytes; create_id() gives 128"),
     "long id": Bad(lambda _: from_id(bytes(129), 0, 1, CPU), "id: 129 bytes; create_id() gives 128"),
     "id's type": Bad(lambda _: from_id("x" * 128, 0, 1, CPU), "incompatible function arguments", TypeError),

@@ -326,3 +326,7 @@ def test_a_handle_of_another_kind_is_refused() -> None:
             exchange.dispatch(rows, case.tokens, case.topk_ids, case.topk_weights, count=rows)
 
     alone(work)
+
+
+def test_outputs_of_a_dispatch_are_typed_by_name() -> None:
+    assert list(weft.torch.exchange.Outputs.__annotations__) == weft._core._words()["DispatchOutput"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from weft._words import Padding, Sharding
 from weft.torch import _operators as operators
 
 
@@ -21,8 +22,8 @@ class Counts:
         self,
         rows: torch.Tensor | Sequence[int],
         *,
-        sharding: str = "none",
-        padding: str = "none",
+        sharding: Sharding = "none",
+        padding: Padding = "none",
         slot_rows: int = 0,
         slots: torch.Tensor | Sequence[int] | None = None,
     ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from weft._words import Algorithm, Fp8Scaling, ScaleType
 from weft.torch import _operators as operators
 from weft.torch._counts import Counts
 
@@ -26,14 +27,14 @@ class Norms:
         fp8_rows: torch.Tensor | None = None,
         fp8_scales: torch.Tensor | None = None,
         fp8_scale: torch.Tensor | None = None,
-        scaling: str = "per_token",
-        scale_type: str = "f32",
+        scaling: Fp8Scaling = "per_token",
+        scale_type: ScaleType = "f32",
         scale_token_stride: int = 0,
         scale_group_stride: int = 0,
         scale_floor: float = 1e-4,
         epsilon: float = 1e-6,
         gamma_plus_one: bool = False,
-        algorithm: str = "automatic",
+        algorithm: Algorithm = "automatic",
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
@@ -76,8 +77,8 @@ class Norms:
         fp8_rows: torch.Tensor | None = None,
         fp8_scales: torch.Tensor | None = None,
         fp8_scale: torch.Tensor | None = None,
-        scaling: str = "per_token",
-        scale_type: str = "f32",
+        scaling: Fp8Scaling = "per_token",
+        scale_type: ScaleType = "f32",
         scale_token_stride: int = 0,
         scale_group_stride: int = 0,
         scale_floor: float = 1e-4,
@@ -106,8 +107,8 @@ class Norms:
         fp8_rows: torch.Tensor | None = None,
         fp8_scales: torch.Tensor | None = None,
         fp8_scale: torch.Tensor | None = None,
-        scaling: str = "per_token",
-        scale_type: str = "f32",
+        scaling: Fp8Scaling = "per_token",
+        scale_type: ScaleType = "f32",
         scale_token_stride: int = 0,
         scale_group_stride: int = 0,
         scale_floor: float = 1e-4,

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 
 from weft import _core
+from weft._words import Algorithm, ReduceOp
 
-OPS, ALGORITHMS, SHARDINGS, PADDINGS, SCALINGS, SCALE_TYPES, OUTPUTS = (
-    {word: number for number, word in enumerate(words)} for words in _core._torch_words()
-)
+_NUMBERS = {kind: {word: number for number, word in enumerate(words)} for kind, words in _core._words().items()}
+OPS, ALGORITHMS = _NUMBERS["ReduceOp"], _NUMBERS["Algorithm"]
+SHARDINGS, PADDINGS = _NUMBERS["Sharding"], _NUMBERS["Padding"]
+SCALINGS, SCALE_TYPES = _NUMBERS["Fp8Scaling"], _NUMBERS["ScaleType"]
+OUTPUTS = tuple(_NUMBERS["DispatchOutput"])
 
 
 def number(argument: str, word: str, numbers: dict[str, int]) -> int:
@@ -29,7 +32,7 @@ def options(tag: int, blocks: int, threads: int, op: int = 0, algorithm: int = 0
     return tag | blocks << 32 | threads << 44 | op << 55 | algorithm << 58
 
 
-def reduction_options(op: str, algorithm: str, tag: int, blocks: int, threads: int) -> int:
+def reduction_options(op: ReduceOp, algorithm: Algorithm, tag: int, blocks: int, threads: int) -> int:
     if op == "sum" and algorithm == "automatic" and not (tag or blocks or threads):
         return 0
     numbers = number("op", op, OPS), number("algorithm", algorithm, ALGORITHMS)

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.dlpack import from_dlpack
+from typing_extensions import TypedDict, Unpack  # torch needs it, too
 
 from weft import _core
 from weft._core import Exchange as CoreExchange
 from weft._core import SymmetricMemory
 from weft.torch import _operators as operators
 from weft.torch.group import Group
+
+
+class Outputs(TypedDict, total=False):
+    """Tensors that a dispatch fills, if they are given: those of weft.Exchange.dispatch."""
+
+    output_scales: torch.Tensor | None
+    counts: torch.Tensor | None
+    offsets: torch.Tensor | None
+    output_sources: torch.Tensor | None
+    source_tokens: torch.Tensor | None
+    source_wait_ns: torch.Tensor | None
+    host_counts: torch.Tensor | None
+    output_ids: torch.Tensor | None
+    output_weights: torch.Tensor | None
+    rank_prefix: torch.Tensor | None
 
 
 class Exchange:
@@ -66,7 +82,7 @@ class Exchange:
         map: int = 0,
         blocks: int = 0,
         threads: int = 0,
-        **outputs: torch.Tensor | None,
+        **outputs: Unpack[Outputs],
     ) -> torch.Tensor:
         """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle.
 
@@ -115,7 +131,7 @@ class Exchange:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
-        **outputs: torch.Tensor | None,
+        **outputs: Unpack[Outputs],
     ) -> None:
         """The second half: takes the outputs of dispatch."""
         end = self.number, operators.options(tag, blocks, threads), round
@@ -198,8 +214,9 @@ def _list_of(rounds: int | Sequence[int]) -> list[int]:
     return [rounds] if isinstance(rounds, int) else list(rounds)
 
 
-def _in_order(outputs: dict[str, torch.Tensor | None]) -> list[torch.Tensor | None]:
-    for name in outputs:
+def _in_order(outputs: Outputs) -> list[torch.Tensor | None]:
+    given = cast("dict[str, torch.Tensor | None]", outputs)
+    for name in given:
         if name not in operators.OUTPUTS:
             raise TypeError(f"unexpected keyword argument {name!r}; outputs are {', '.join(operators.OUTPUTS)}")
-    return [outputs.get(name) for name in operators.OUTPUTS]
+    return [given.get(name) for name in operators.OUTPUTS]

@@ -8,6 +8,7 @@ import torch
 
 from weft import _core
 from weft._core import Group as CoreGroup
+from weft._words import Algorithm, Padding, ReduceOp, Sharding
 from weft.torch import _operators as operators
 from weft.torch._columns import Columns
 from weft.torch._counts import Counts
@@ -36,8 +37,8 @@ class Group(Columns, Norms):
         self,
         x: torch.Tensor,
         *,
-        op: str = "sum",
-        algorithm: str = "automatic",
+        op: ReduceOp = "sum",
+        algorithm: Algorithm = "automatic",
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
@@ -59,8 +60,8 @@ class Group(Columns, Norms):
         self,
         x: torch.Tensor,
         *,
-        op: str = "sum",
-        algorithm: str = "automatic",
+        op: ReduceOp = "sum",
+        algorithm: Algorithm = "automatic",
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
@@ -81,7 +82,7 @@ class Group(Columns, Norms):
         output: torch.Tensor | None,
         input: torch.Tensor,
         *,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         root: int = 0,
         tag: int = 0,
         blocks: int = 0,
@@ -119,7 +120,7 @@ class Group(Columns, Norms):
         output: torch.Tensor,
         input: torch.Tensor,
         *,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
@@ -268,7 +269,7 @@ class Group(Columns, Norms):
         input: torch.Tensor,
         counts: Counts,
         *,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
@@ -332,9 +333,9 @@ class Group(Columns, Norms):
         input: torch.Tensor,
         *,
         group_ranks: int = 1,
-        sharding: str = "balanced",
+        sharding: Sharding = "balanced",
         split_slots: bool = False,
-        padding: str = "none",
+        padding: Padding = "none",
         slot_rows: int = 0,
         tag: int = 0,
     ) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from weft import _core
+from weft._words import LayerSchedule, RowCast, RowLayout
 from weft.torch import _operators as operators
 from weft.torch.exchange import Exchange
 
@@ -32,7 +33,7 @@ class ExpertGemm:
     """A weft.ExpertGemm whose tensors are torch's. On GPUs the GEMM goes to the current stream."""
 
     which: str
-    layout: str
+    layout: RowLayout
     round: int
     first_expert: int
     experts: int
@@ -116,7 +117,7 @@ class MoeLayer:
     It is no operator, since its GEMMs are functions: torch.compile leaves it out of its graphs. CUDA graphs capture it.
     """
 
-    def __init__(self, exchange: Exchange, *, intermediate: int, down_cast: str = "none") -> None:
+    def __init__(self, exchange: Exchange, *, intermediate: int, down_cast: RowCast = "none") -> None:
         """Local: weft.MoeLayer.create(exchange, …)."""
         self.layer = _core.MoeLayer.create(exchange.exchange, intermediate=intermediate, down_cast=down_cast)
         self.exchange = exchange  # as long as the layer
@@ -136,7 +137,7 @@ class MoeLayer:
         workspace: torch.Tensor | None = None,
         scales: torch.Tensor | None = None,
         residual: torch.Tensor | None = None,
-        schedule: str = "automatic",
+        schedule: LayerSchedule = "automatic",
         rounds: int | Sequence[int] = 1,
         most_tokens: int = 0,
         map: int = 0,

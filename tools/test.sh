@@ -106,7 +106,8 @@ test_torch() {
     "of $torch_python"
   PYTHONPATH=build/dev/site timeout --kill-after=10 600 "$torch_python" -B -m pytest -q -p no:cacheprovider \
     tests/python/torch_operators.py tests/python/torch_opcheck.py tests/python/torch_direct.py \
-    tests/python/torch_groups.py tests/python/torch_layers.py tests/python/torch_payloads.py >"$log" 2>&1 ||
+    tests/python/torch_groups.py tests/python/torch_layers.py tests/python/torch_payloads.py \
+    tests/python/torch_documents.py >"$log" 2>&1 ||
     tail -n 40 "$log"
   line=$(tail -n 1 "$log")
   local passed failed

@@ -118,7 +118,7 @@ test_torch() {
   tests_failed=$((tests_failed + ${failed:-0}))
   # mypy is in the build's environment, and reads torch's types in the other one.
   if MYPYPATH=build/dev/site "$python_environment/bin/python" -B -m mypy --strict --cache-dir build/dev/mypy \
-    --python-executable "$torch_python" -p weft.torch >"$log.types" 2>&1; then
+    --python-executable "$torch_python" build/dev/site/weft/torch/*.py tests/python/torch_types.py >"$log.types" 2>&1; then
     tests_passed=$((tests_passed + 1))
   else
     say "error: types of weft.torch"

@@ -3,6 +3,18 @@
 
 namespace weft::python {
 
+// The type of a record of memory, for its name in signatures.
+struct ExchangeMemoryRecord {};
+
+}  // namespace weft::python
+
+template <>
+struct nanobind::detail::type_caster<weft::python::ExchangeMemoryRecord> {
+  static constexpr auto Name = const_name("weft._records.ExchangeMemory");
+};
+
+namespace weft::python {
+
 namespace {
 
 // A function of what is there `first`, and of the arguments of an exchange.
@@ -60,9 +72,10 @@ void set_experts(const PyExchange& self, const std::vector<std::int32_t>& expert
   waiting([&] { MoeExchange(self->exchange).set_experts(experts_of_rank, first_map, at); });
 }
 
-nb::object memory_of_exchange(int ranks, const MoeExchangeArgs& args) {
+nb::typed<nb::object, ExchangeMemoryRecord> memory_of_exchange(int ranks, const MoeExchangeArgs& args) {
   const MoeExchangeMemory memory = moe_exchange_memory(ranks, args);
-  return record("ExchangeMemory")(memory.window, memory.output, memory.ring_rows, memory.half_tokens);
+  return nb::typed<nb::object, ExchangeMemoryRecord>(
+      record("ExchangeMemory")(memory.window, memory.output, memory.ring_rows, memory.half_tokens));
 }
 
 nb::list read_host_counts(nb::handle words) {
@@ -109,7 +122,7 @@ sums in a fixed order.
 A handle's dispatch comes before its combine, and a combine before the dispatch that takes its handle slot, `handles`
 dispatches later. Tensors are dense; no two of a call overlap, but combine's output may be its residual.
 Streams, graphs, tags and errors are as in Group.)doc");
-  const auto define = [&](const char* name, auto function, const char* first, const char* doc, const auto&... extra) {
+  const auto define = [&](const char* name, auto function, const char* first, const char* doc) {
     exchange.def_static(
         name, function, nb::arg(first), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"), nb::arg("experts"),
         nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none", nb::arg("scale_order") = "rows",
@@ -120,7 +133,7 @@ Streams, graphs, tags and errors are as in Group.)doc");
         nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, nb::arg("weights_at_combine") = false,
         nb::arg("slot_tokens") = 0, nb::arg("experts_of_rank") = std::vector<std::int32_t>(), nb::arg("maps") = 1,
         nb::arg("repeatable") = false, nb::arg("payload_bytes") = std::vector<std::uint32_t>(), nb::arg("blocks") = 0,
-        doc, extra...);
+        doc);
   };
   define("create", with_exchange_args<const PyGroup&>(created), "group", R"doc(
 Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
@@ -148,9 +161,7 @@ ring_rows: places for each rank's rows. slot_tokens: tokens with slots beside th
 repeatable: dispatches can be made again with an earlier routing (dispatch's `again`). Rows take the ring alone: path is
     "ring" without slot_tokens, or layout "rank_compact". A dispatch has one round.)doc");
   define("memory", with_exchange_args<int>(memory_of_exchange), "ranks", R"doc(
-Bytes that create() of these arguments takes on each of `ranks` ranks of a group, without taking them.)doc",
-         nb::sig("def memory(ranks: int, *, tokens: int, hidden: int, experts: int, top_k: int, **options: object)"
-                 " -> weft._records.ExchangeMemory"));
+Bytes that create() of these arguments takes on each of `ranks` ranks of a group, without taking them.)doc");
   exchange
       .def(
           "free", [](const PyExchange& self) { waiting([&] { self->exchange.free(); }); },

@@ -370,7 +370,7 @@ def test_memory_is_known_beforehand() -> None:
         exchange = weft.Exchange.create(rank.world, tokens=TOKENS, hidden=HIDDEN, experts=EXPERTS, top_k=TOP_K)
         memory = weft.Exchange.memory(2, tokens=TOKENS, hidden=HIDDEN, experts=EXPERTS, top_k=TOP_K)
         assert (memory.ring_rows, memory.half_tokens) == (0, TOKENS)
-        definition = {"tokens": 4096, "hidden": HIDDEN, "experts": EXPERTS, "top_k": TOP_K}
+        definition: dict[str, Any] = {"tokens": 4096, "hidden": HIDDEN, "experts": EXPERTS, "top_k": TOP_K}
         ring = weft.Exchange.memory(8, **definition)
         assert (ring.ring_rows, ring.half_tokens) == (512, 512)
         assert rank.memory.window - before == memory.window

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, cast
 
 import torch
 from torch.utils.dlpack import from_dlpack
@@ -12,6 +12,7 @@ from typing_extensions import TypedDict, Unpack  # torch needs it, too
 
 from weft import _core
 from weft._core import Exchange as CoreExchange
+from weft._core import Group as CoreGroup
 from weft._core import SymmetricMemory
 from weft.torch import _operators as operators
 from weft.torch.group import Group
@@ -32,6 +33,16 @@ class Outputs(TypedDict, total=False):
     rank_prefix: torch.Tensor | None
 
 
+_P = ParamSpec("_P")
+
+
+def _with_arguments_of(
+    create: Callable[Concatenate[CoreGroup, _P], CoreExchange],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Exchange, Group, _P], None]]:
+    """For checkers of types: the arguments behind the group are those of `create`."""
+    return lambda method: method
+
+
 class Exchange:
     """A weft.Exchange for tensors of torch. The methods are those of weft.Exchange, and their docstrings hold.
 
@@ -39,6 +50,7 @@ class Exchange:
     Keep the exchange as long as graphs are replayed that were captured with it.
     """
 
+    @_with_arguments_of(CoreExchange.create)
     def __init__(self, group: Group, **definition: Any) -> None:
         """Collective: weft.Exchange.create(group, **definition)."""
         self.exchange = CoreExchange.create(group.group, **definition)

@@ -16,6 +16,7 @@ import torch
 import weft
 import weft.torch
 from processes import CONFIG
+from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2, auto_functionalized_v2_dense
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_cases import Case
 from torch_operators import ALONE, DEFINED, alone, spied_on, through_operators
@@ -42,6 +43,13 @@ class Completed(TorchDispatchMode):
             return function(*args, **(kwargs or {}))
         self.calls += 1
         return self.call(*args)
+
+
+@auto_functionalized_v2.py_impl(Completed)
+def within(mode: Completed, *args: Any, **kwargs: Any) -> Any:
+    """From torch 2.15 on, its compiler calls the operator inside of this one with real tensors, too."""
+    with mode:
+        return auto_functionalized_v2_dense(*args, **kwargs)
 
 
 checked: set[str] = set()

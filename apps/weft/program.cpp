@@ -6,6 +6,7 @@
 #include "base/build_info.hpp"
 #include "common/commands.hpp"
 #include "common/help.hpp"
+#include "common/program.hpp"
 #include "common/streams.hpp"
 #include "common/values.hpp"
 #include "weft/error.hpp"

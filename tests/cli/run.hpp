@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/commands.hpp"
+#include "common/program.hpp"
 
 namespace weft::cli {
 

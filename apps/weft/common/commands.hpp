@@ -25,7 +25,4 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_verify(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments);
 
-// The whole program for main(). Returns exit code 0, 1 or 2 (bad usage). `arguments` leaves out the program's name.
-int run_program(const std::vector<std::string>& arguments);
-
 }  // namespace weft::cli

@@ -210,7 +210,8 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
     return true;
   }
 
-  // Of two ranks, which need less: see AllReduceInstance::receive_and_reduce_pair().
+  // Two ranks need less: there is one peer, which always sends. A sum of two begins with the own part, as it has the
+  // same bits in either order (NaN has only one pattern).
   template <std::uint32_t some, Team T>
   static WEFT_FN bool take_sums_of_pair(T& team, const Session& s, Pack* slots, std::uint64_t packs, std::uint32_t step,
                                         std::uint32_t left, const Pack (&own)[some], Pack (&sums)[some]) {

@@ -27,7 +27,7 @@ WEFT_FN SaidOfAll<ranks> said_of_all(const CountedPartition& partition) {
 template <std::uint32_t ranks>
 class NearTable {
  public:
-  NearTable() = default;
+  NearTable() = default;  // to be assigned
   WEFT_FN NearTable(const CountedPartition& partition, const SaidOfAll<ranks>& said) {
     WEFT_UNROLL
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {

@@ -79,7 +79,7 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
     return rows_before(table, group, group.end()) * work.norm.row_packs;
   }
 
-  // This thread's packs of a row's residual.
+  // This thread's packs of a row's residual. Threads are enough for whole rows: choose_hops() sees to it.
   struct Residual {
     Pack pack[held];
   };
@@ -106,8 +106,8 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   }
 
   struct FoundRow {
-    std::uint32_t of_all;           // rows that this rank takes: there is no such row behind them
-    std::uint32_t owner, in_shard;  // the row's number in the owner's shard
+    std::uint32_t of_all;           // all rows that this rank takes
+    std::uint32_t owner, in_shard;  // for a row below that: its owner, and its number in the owner's shard
   };
   // Row `row` of those that this rank takes. Its own come first.
   template <class Table>

@@ -78,6 +78,22 @@ TEST(BenchMoeBlocks, ABadListIsRefusedWithItsValue) {
   EXPECT_NE(alone.err.find("blocks"), std::string::npos) << alone.err;
 }
 
+// Of points that are all right: Weft's rows that cross a link, and the bytes of each peer's operations.
+struct OnTheWire {
+  double rows = 0;
+  std::map<std::string, double> bytes;
+};
+OnTheWire on_the_wire(const nlohmann::json& json) {
+  OnTheWire wire;
+  for (const auto& point : json.at("points")) {
+    EXPECT_EQ(point.at("verdict"), "ok");
+    const auto who = point.at("contender").get<std::string>();
+    if (who == "automatic") wire.rows = point.at("wire_rows");
+    if (who != "automatic") wire.bytes[point.at("operation").get<std::string>() + " " + who] = point.at("wire_bytes");
+  }
+  return wire;
+}
+
 // Rows of 256 fp8 bytes with two scales, rounded to 16 bytes, and two ids and weights of each token. On their way back
 // rows have 512 bytes. Gloo's results are compared, so a wrong place or number of a row is a failure.
 TEST(BenchMoeRivals, GlooMovesTheSameTokens) {
@@ -88,16 +104,11 @@ TEST(BenchMoeRivals, GlooMovesTheSameTokens) {
   EXPECT_NE(result.out.find("\n" + none + "\n"), std::string::npos) << result.out;
   const auto json = read_json(file);
   EXPECT_EQ(json.at("notes").back(), none);
-  std::map<std::string, double> bytes;  // that cross a link
-  double rows = 0;
   for (const auto& point : json.at("points")) {
     EXPECT_FALSE(point.contains("bound_us"));
     EXPECT_EQ(point.at("samples_us").size(), 2u);
-    EXPECT_EQ(point.at("verdict"), "ok");
-    const auto who = point.at("contender").get<std::string>();
-    if (who == "automatic") rows = point.at("wire_rows");
-    if (who != "automatic") bytes[point.at("operation").get<std::string>() + " " + who] = point.at("wire_bytes");
   }
+  const auto [rows, bytes] = on_the_wire(json);
   const bool missing = result.out.find("\nGloo: ") != std::string::npos;
   ASSERT_EQ(bytes.empty(), missing) << result.out;
   if (missing) return;
@@ -115,15 +126,7 @@ TEST(BenchMoeRivals, PeersMovePayloads) {
   const auto file = testing::TempDir() + "moe_gloo_payloads.json";
   const auto result = run(bench({"--tokens", "5", "--payload", "20", "--payload", "4", "--json", file}));
   ASSERT_EQ(result.code, 0) << result.err;
-  std::map<std::string, double> bytes;
-  double rows = 0;
-  const auto json = read_json(file);
-  for (const auto& point : json.at("points")) {
-    EXPECT_EQ(point.at("verdict"), "ok");
-    const auto who = point.at("contender").get<std::string>();
-    if (who == "automatic") rows = point.at("wire_rows");
-    if (who != "automatic") bytes[point.at("operation").get<std::string>() + " " + who] = point.at("wire_bytes");
-  }
+  const auto [rows, bytes] = on_the_wire(read_json(file));
   const bool missing = result.out.find("\nGloo: ") != std::string::npos;
   ASSERT_EQ(bytes.empty(), missing) << result.out;
   if (missing) return;

@@ -7,6 +7,7 @@
 #include "weft/c/error.h"
 #include "weft/c/fused.h"
 #include "weft/c/moe.h"
+#include "weft/c/moe_layer.h"
 #include "weft/weft.hpp"
 
 namespace weft::c {

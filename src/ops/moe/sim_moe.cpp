@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 
+#include "numeric/numeric.hpp"
 #include "ops/moe/sim_arrivals.hpp"
 #include "ops/moe/sim_moe_kernels.hpp"
 #include "ops/moe/sim_rows.hpp"

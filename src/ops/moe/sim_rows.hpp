@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/moe/exchange.hpp"
+#include "sim/memory.hpp"
 #include "sim/setup.hpp"
 
 namespace weft::sim {

@@ -78,7 +78,7 @@ TEST(BenchMoeBlocks, ABadListIsRefusedWithItsValue) {
   EXPECT_NE(alone.err.find("blocks"), std::string::npos) << alone.err;
 }
 
-// Of points that are all right: Weft's rows that cross a link, and the bytes of each peer's operations.
+// Weft's rows that cross a link, and the bytes of each peer's operations. All points must be right.
 struct OnTheWire {
   double rows = 0;
   std::map<std::string, double> bytes;

@@ -45,7 +45,7 @@ def names_of_python() -> set[str]:
     return names
 
 
-# Of weft.torch alone.
+# Names of weft.torch alone.
 OF_TORCH = {"broadcast_", "fp8_rows", "fp8_scale"}
 # Values that calls are given.
 VALUES = {"x", "sizes", "dst", "src", "fp8", "None"}

@@ -19,7 +19,7 @@ nb::list list_of(std::span<const std::string_view> words) {
 template <class... E>
 nb::dict words_of() {
   nb::dict all;
-  ((all[kTypeName<E>.text] = list_of(kWords<E>)), ...);
+  ((all[kWords<E>.name.text] = list_of(kWords<E>.words)), ...);
   all["DispatchOutput"] = list_of(kDispatchOutputs);
   return all;
 }

@@ -349,11 +349,10 @@ TEST(MoeArguments, TensorsMustBeApart) {
     };
     expect_dispatch_rejected("output: overlaps input", [](auto& a) { a.output = const_cast<void*>(a.input); });
     expect_dispatch_rejected("output: overlaps output_scales", [](auto& a) { a.output_scales = a.output; });
-    // Scales are more than these have room for: which tensor they meet first depends on what lies behind.
-    expect_dispatch_rejected("output_scales: overlaps ",
-                             [](auto& a) { a.output_scales = const_cast<void*>(a.scales); });
-    expect_dispatch_rejected("output_scales: overlaps ",
-                             [](auto& a) { a.output_scales = const_cast<void*>(a.topk_ids); });
+    // Received scales take more bytes than sent ones and ids do: both lie in a room that holds nothing else.
+    alignas(16) static thread_local std::byte room[4096];
+    expect_dispatch_rejected("output_scales: overlaps scales", [](auto& a) { a.scales = a.output_scales = room; });
+    expect_dispatch_rejected("output_scales: overlaps topk_ids", [](auto& a) { a.topk_ids = a.output_scales = room; });
     const DispatchHandle handle = exchange.dispatch(moe.dispatch());
     CombineArgs back = moe.combine(handle);
     back.output = const_cast<void*>(back.input);

@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,22 +22,33 @@
 namespace weft::detail {
 namespace {
 
-// The memory behind Control's pointers.
+// The memory behind Control's pointers, all zero at first. It has room for the most groups, and most communicators have
+// one: pages of zeros appear when they are touched.
 struct ControlMemory {
-  Channel channels[kMaxChannels] = {};
-  LocalState locals[kMaxChannels] = {};
-  HostNumbers numbers[kMaxGroups] = {};
-  std::uint32_t claim[kFaultKinds] = {};
-  std::uint32_t abort = 0;
-  FaultRecord record[kFaultKinds] = {};
+  Channel channels[kMaxChannels];
+  LocalState locals[kMaxChannels];
+  HostNumbers numbers[kMaxGroups];
+  std::uint32_t claim[kFaultKinds];
+  std::uint32_t abort;
+  FaultRecord record[kFaultKinds];
 };
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+std::unique_ptr<ControlMemory, Free> make_control_memory() {
+  static_assert(std::is_trivial_v<ControlMemory>);  // so zeros are its first values
+  static_assert(alignof(ControlMemory) <= alignof(std::max_align_t));
+  void* const zeros = std::calloc(1, sizeof(ControlMemory));
+  if (zeros == nullptr) throw std::bad_alloc();
+  return std::unique_ptr<ControlMemory, Free>(static_cast<ControlMemory*>(zeros));
+}
 
 class CpuFabric final : public Fabric {
  public:
   explicit CpuFabric(const FabricArgs& args)
       : rank_(args.bootstrap.rank()),
         size_(args.bootstrap.size()),
-        control_(std::make_unique<ControlMemory>()),
+        control_(make_control_memory()),
         liveness_(Liveness::create(args.bootstrap)) {}
 
   Device device() const override { return Device::cpu; }
@@ -126,7 +141,7 @@ class CpuFabric final : public Fabric {
 
  private:
   int rank_, size_;
-  std::unique_ptr<ControlMemory> control_;
+  std::unique_ptr<ControlMemory, Free> control_;
   Liveness liveness_;
   std::vector<SharedMemoryWindow> windows_;  // by number
   std::vector<std::unique_ptr<std::byte[]>> lasting_;

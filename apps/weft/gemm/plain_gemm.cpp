@@ -32,9 +32,12 @@ class PlainGemms final : public ExpertGemms {
       const std::size_t column = std::size_t{expert} * n + to;
       const auto* const numbers = static_cast<const std::uint8_t*>(weights.numbers) + column * k;
       // As the scales of CUTLASS's weights: neighbouring output columns lie side by side.
-      const float* const of = weights.scales + std::size_t{expert} * (n / 128) * (k / 128);
+      const float* const of = weights.scales + std::size_t{expert} * (n / 128) * (k / 128) + to / 128;
       float sum = 0;
-      for (std::size_t i = 0; i < k; ++i) sum += in[i] * number[numbers[i]] * of[i / 128 * (n / 128) + to / 128];
+      for (std::size_t from = 0; from < k; from += 128) {
+        const float scale = of[from / 128 * (n / 128)];
+        for (std::size_t i = from; i < from + 128; ++i) sum += in[i] * number[numbers[i]] * scale;
+      }
       output[to] = detail::f32_to_bf16(sum);
     }
   }

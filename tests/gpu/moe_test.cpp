@@ -37,7 +37,7 @@ TEST_P(GpuMoeCalls, RowsWithPayloads) {
 }
 
 TEST_P(GpuMoeCalls, PayloadsOfEntriesInTallies) {
-  run_batches(with_payloads(entries_in_tallies(GetParam())), GetParam());
+  run_batches(payloads_of_entries_in_tallies(GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, CastOnTheWay) {

@@ -34,7 +34,7 @@ TEST_P(Moe, RowsWithPayloads) {
 }
 
 TEST_P(Moe, PayloadsOfEntriesInTallies) {
-  exchange_and_check(with_payloads(entries_in_tallies(GetParam())), GetParam(), smallest_buffers(), 1);
+  exchange_and_check(payloads_of_entries_in_tallies(GetParam()), GetParam(), smallest_buffers(), 1);
 }
 
 TEST_P(Moe, CastOnTheWay) {

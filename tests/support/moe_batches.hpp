@@ -23,6 +23,8 @@ std::vector<Batch> rows_of_many_pieces(std::uint32_t ranks);
 std::vector<Batch> rows_with_payloads(std::uint32_t ranks);
 // Each batch without its cast, with payloads of a word and of a cut pack.
 std::vector<Batch> with_payloads(std::vector<Batch> batches);
+// Those of entries_in_tallies() that have no cast: without theirs, the others differ in the length of rows alone.
+std::vector<Batch> payloads_of_entries_in_tallies(std::uint32_t ranks);
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
 std::vector<Batch> rows_without_room();

@@ -42,4 +42,10 @@ std::vector<Batch> with_payloads(std::vector<Batch> batches) {
   return batches;
 }
 
+std::vector<Batch> payloads_of_entries_in_tallies(std::uint32_t ranks) {
+  std::vector<Batch> batches = entries_in_tallies(ranks);
+  std::erase_if(batches, [](const Batch& batch) { return batch.front().args.cast != RowCast::none; });
+  return with_payloads(std::move(batches));
+}
+
 }  // namespace weft::test

@@ -2,10 +2,13 @@
 // an allocator gives large blocks back to the system: new pages, and pages of shadow memory for them, took a third of
 // the time.
 //
-// This file is not instrumented: a lock that the sanitizer sees would order the ranks that allocate, and hide their
-// races. It is told only that a block's next owner comes behind the one before.
+// A block goes from one running thread to another nowhere: that would order ranks, and hide their races. A thread keeps
+// its blocks, and leaves them to all when it ends. This file is not instrumented, and tells the sanitizer that a
+// block's next owner comes behind the thread that has left it.
 #include <malloc.h>
+#include <pthread.h>
 #include <sanitizer/tsan_interface.h>
+#include <sched.h>
 
 #include <array>
 #include <atomic>
@@ -13,56 +16,48 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 
 namespace {
 
 constexpr std::size_t kLarge = std::size_t{64} << 10, kMostKept = std::size_t{256} << 20, kAlignment = 4096;
 
-class Lock {
- public:
-  explicit Lock(std::atomic_flag& busy) : busy_(busy) {
-    while (busy.test_and_set(std::memory_order_acquire)) busy.wait(true, std::memory_order_relaxed);
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-  ~Lock() {
-    busy_.clear(std::memory_order_release);
-    busy_.notify_one();
-  }
-
- private:
-  std::atomic_flag& busy_;
-};
-
 // Free blocks by their size's first three bits. Sizes are rounded up to such a number, so each block of a class has
 // room.
-class KeptBlocks {
+class Blocks {
  public:
   static std::size_t rounded(std::size_t bytes) {
     const std::size_t step = std::bit_floor(bytes) / 4;
     return (bytes + step - 1) / step * step;
   }
 
-  // Null if none is kept.
+  // Null if there is none.
   void* take(std::size_t rounded) {
-    const Lock lock(busy_);
     Block*& first = first_[class_of(rounded)];
     Block* const block = first;
     if (block == nullptr) return nullptr;
     first = block->next;
     kept_ -= block->bytes;
-    __tsan_acquire(block);
     return block;
   }
   bool keep(void* memory, std::size_t bytes) {
-    const Lock lock(busy_);
     if (kept_ + bytes > kMostKept) return false;
-    __tsan_release(memory);
     Block*& first = first_[class_of(bytes)];
     first = new (memory) Block{first, bytes};
     kept_ += bytes;
     return true;
+  }
+  void leave_to(Blocks& others) {
+    for (Block*& first : first_) {
+      while (first != nullptr) {
+        Block* const block = first;
+        first = block->next;
+        __tsan_release(block);
+        if (!others.keep(block, block->bytes)) std::free(block);
+      }
+    }
+    kept_ = 0;
   }
 
  private:
@@ -75,27 +70,62 @@ class KeptBlocks {
     Block* next;
     std::size_t bytes;
   };
-  std::atomic_flag busy_;
   std::size_t kept_ = 0;
   std::array<Block*, 256> first_{};
 };
-constinit KeptBlocks kept_blocks;
+
+class SpinLock {
+ public:
+  void lock() {
+    while (busy_.test_and_set(std::memory_order_acquire)) ::sched_yield();
+  }
+  void unlock() { busy_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag busy_;
+};
+
+constinit SpinLock lock;
+constinit Blocks left;  // by threads that have ended
+// A child of fork() has only one thread, and no other that would give the lock back.
+[[maybe_unused]] const int at_fork =
+    ::pthread_atfork([] { lock.lock(); }, [] { lock.unlock(); }, [] { lock.unlock(); });
+
+constinit thread_local Blocks own;
+constinit thread_local bool ended = false;
+struct AtEnd {
+  ~AtEnd() {
+    ended = true;
+    const std::scoped_lock locked(lock);
+    own.leave_to(left);
+  }
+};
+thread_local const AtEnd at_end;
+
+void* taken(std::size_t rounded) {
+  if (void* const memory = own.take(rounded)) return memory;
+  const std::scoped_lock locked(lock);
+  void* const memory = left.take(rounded);
+  if (memory != nullptr) __tsan_acquire(memory);
+  return memory;
+}
 
 void* allocated(std::size_t bytes, std::size_t alignment) {
   void* memory = nullptr;
   if (bytes >= kLarge && bytes <= kMostKept && alignment <= kAlignment) {
-    bytes = KeptBlocks::rounded(bytes);
+    bytes = Blocks::rounded(bytes);
     alignment = kAlignment;
-    memory = kept_blocks.take(bytes);
+    memory = taken(bytes);
   }
   if (memory == nullptr) memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 void give_back(void* memory) {
-  if (memory != nullptr && reinterpret_cast<std::uintptr_t>(memory) % kAlignment == 0) {
+  if (memory != nullptr && reinterpret_cast<std::uintptr_t>(memory) % kAlignment == 0 && !ended) {
     const std::size_t bytes = ::malloc_usable_size(memory);
-    if (bytes >= kLarge && kept_blocks.keep(memory, bytes)) return;
+    static_cast<void>(&at_end);  // from now on the thread has something to leave
+    if (bytes >= kLarge && own.keep(memory, bytes)) return;
   }
   std::free(memory);
 }

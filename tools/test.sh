@@ -77,7 +77,7 @@ test_cpu() {
     return
   fi
   run_ctest dev --label-exclude '^case$'
-  # Tests make many tensors. If malloc gives no memory back, a sixth of the suite's page faults are left out.
+  # Tests make many tensors. If malloc gives no memory back to the system, there are a fifth fewer page faults.
   GLIBC_TUNABLES=glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=33554432 \
     run_shards cpu 16 "$(at_once)" build/dev/bin/weft-tests
   gtest_reports=build/dev/sim-reports

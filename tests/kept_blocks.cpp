@@ -2,9 +2,9 @@
 // an allocator gives large blocks back to the system: new pages, and pages of shadow memory for them, took a third of
 // the time.
 //
-// A block goes from one running thread to another nowhere: that would order ranks, and hide their races. A thread keeps
-// its blocks, and leaves them to all when it ends. This file is not instrumented, and tells the sanitizer that a
-// block's next owner comes behind the thread that has left it.
+// No block goes from one running thread to another: that would order ranks, and hide their races. A thread keeps its
+// blocks, and leaves them to all when it ends. This file is not instrumented. It tells the sanitizer that a block's
+// next owner comes behind the thread that has left it.
 #include <malloc.h>
 #include <pthread.h>
 #include <sanitizer/tsan_interface.h>
@@ -124,8 +124,10 @@ void* allocated(std::size_t bytes, std::size_t alignment) {
 void give_back(void* memory) {
   if (memory != nullptr && reinterpret_cast<std::uintptr_t>(memory) % kAlignment == 0 && !ended) {
     const std::size_t bytes = ::malloc_usable_size(memory);
-    static_cast<void>(&at_end);  // from now on the thread has something to leave
-    if (bytes >= kLarge && own.keep(memory, bytes)) return;
+    if (bytes >= kLarge && own.keep(memory, bytes)) {
+      static_cast<void>(&at_end);  // from now on the thread has something to leave
+      return;
+    }
   }
   std::free(memory);
 }

@@ -3,7 +3,8 @@
     python3 bench/python_calls.py [--device cuda]
 
 For each way to call: the best of 400 batches, in µs a call from entry to return. On GPUs kernels are only enqueued, 100
-at a time, so that the queue does not fill up. `weft bench host` measures the same from C++. torch's rows need torch.
+at a time, so that the queue does not fill up. The first row is the library's own call, through ctypes and the C
+interface; ctypes with two arguments alone is a row of its own. torch's rows need torch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ctypes
 import importlib.util
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import weft
@@ -32,6 +34,48 @@ def best_of(call: Callable[[], object], wait: Callable[[], object]) -> float:
         best = min(best, (time.perf_counter() - begin) / 100 * 1e6)
         wait()
     return best
+
+
+class Config(ctypes.Structure):  # weft_config, as short as it may be
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        *((name, ctypes.c_int32) for name in ("device", "cuda_device")),
+        *((name, ctypes.c_int64) for name in ("deadline_ns", "rendezvous_deadline_ns")),
+    )
+
+
+class AllReduceArgs(ctypes.Structure):  # weft_all_reduce_args
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("count", ctypes.c_size_t),
+        *((name, ctypes.c_int32) for name in ("type", "op", "algorithm", "tag")),
+        ("stream", ctypes.c_void_p),
+        *((name, ctypes.c_int32) for name in ("blocks", "threads")),
+    )
+
+
+def of_c(device: str, memory: int, stream: int) -> Calls:
+    """A world of its own, as Python's objects give no handle of C."""
+    library = ctypes.CDLL(str(Path(weft.__file__).parent / "libweft.so"))
+
+    def done(code: int) -> None:
+        if code:
+            raise RuntimeError(f"code {code} of weft/c/error.h")
+
+    config, args = Config(), AllReduceArgs()
+    done(library.weft_config_init(ctypes.byref(config), ctypes.c_size_t(ctypes.sizeof(config))))
+    config.device = ("automatic", "cpu", "cuda").index(device)
+    communicator, world = ctypes.c_void_p(), ctypes.c_void_p()
+    done(library.weft_communicator_local(1, ctypes.byref(config), ctypes.byref(communicator)))
+    done(library.weft_communicator_world(communicator, ctypes.byref(world)))
+    done(library.weft_all_reduce_args_init(ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args))))
+    args.input = args.output = memory
+    args.count, args.type, args.stream = 8, 2, stream  # WEFT_F32
+    call, reference, two = library.weft_all_reduce, ctypes.byref(args), library.weft_data_type_name
+    done(call(world, reference))
+    return {"weft_all_reduce, by ctypes": lambda: call(world, reference), "ctypes, two arguments": lambda: two(world, reference)}
 
 
 def of_numpy(world: weft.Group) -> Calls:
@@ -145,13 +189,15 @@ def main() -> None:
     calls: Calls = {}
     wait: Callable[[], object] = lambda: None  # noqa: E731
     if device == "cpu":
-        calls |= of_numpy(world)
+        memory = (ctypes.c_float * 8)()
+        calls |= of_c(device, ctypes.addressof(memory), 0) | of_numpy(world)
     if importlib.util.find_spec("torch") is not None:
         import torch
 
         x = torch.zeros(8, device=device)
         if device == "cuda":
             wait = torch.cuda.synchronize
+            calls |= of_c(device, x.data_ptr(), torch.cuda.current_stream().cuda_stream)
         for more in (of_torch(world, x), parts(x), operators_of_python(x), collectives_of_torch(x)):
             calls |= more
     for name, call in calls.items():

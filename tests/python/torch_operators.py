@@ -193,16 +193,20 @@ def test_errors_have_their_records() -> None:
         assert rejected.value.code == weft.Errc.invalid_argument
         with pytest.raises(weft.Error, match="do not lie side by side"):
             group.all_reduce_(torch.zeros(4, 4).t())
-        for options in ({"tag": -1}, {"tag": 1 << 32}, {"blocks": 4096}, {"threads": 2048}):
-            with pytest.raises(ValueError, match="; it must be 0 to"):
-                group.all_reduce_(torch.zeros(3), **options)  # type: ignore[arg-type]
+        outside: list[dict[str, Any]] = [{"tag": -1}, {"tag": 1 << 32}, {"blocks": 4096}, {"threads": 2048}]
+        for options in outside:  # weft.Group's errors, and those of an operator's packed options
+            with pytest.raises(TypeError if "tag" in options else weft.Error, match=next(iter(options))):
+                group.all_reduce_(torch.zeros(3), **options)
+            with through_operators(), pytest.raises(ValueError, match="; it must be 0 to"):
+                group.all_reduce_(torch.zeros(3), **options)
         with pytest.raises(weft.Error, match="launch.blocks: 99"):
             group.all_reduce_(torch.zeros(3), blocks=99)
         group.all_reduce_(torch.zeros(3), tag=(1 << 32) - 1, blocks=2, algorithm="pipelined", op="max")
         last = group.group.recent_calls()[-1].operation
         assert last.startswith("all_reduce max f32[3] pipelined") and last.endswith("tag 4294967295"), last
-        with pytest.raises(ValueError, match="op is 'mean'; it must be one of sum, max, min, avg"):
-            group.all_reduce_(torch.zeros(3), op="mean")
+        for word in ("mean", "prod", "premul_sum"):  # the latter are NCCL's
+            with pytest.raises(weft.Error, match=f"op is '{word}'; it must be one of sum, max, min, avg"):
+                group.all_reduce_(torch.zeros(3), op=word)
         with pytest.raises(RuntimeError, match="weft has no gradients"):
             group.all_reduce(torch.zeros(3, requires_grad=True))
         with torch.no_grad():

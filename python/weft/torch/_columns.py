@@ -29,7 +29,6 @@ class Columns:
         threads: int = 0,
     ) -> None:
         """output = the inputs of all ranks beside each other: [rows, columns], scaled and capped on their way."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.all_gather_columns(
@@ -46,6 +45,7 @@ class Columns:
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         rules = even_shards, scale, soft_cap
         operators.call(operators.ops.all_gather_columns.default, output, input, self.number, *rules, options)
 
@@ -83,7 +83,6 @@ class Columns:
         threads: int = 0,
     ) -> None:
         """values, indices = for each row the k largest of all ranks' columns, on every rank. indices: [rows, k] i32."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.top_k_columns(
@@ -100,4 +99,5 @@ class Columns:
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.top_k_columns.default, values, indices, input, self.number, columns, even_shards, options)

@@ -44,7 +44,6 @@ class Group(Columns, Norms):
         threads: int = 0,
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
-        options = operators.reduction_options(op, algorithm, tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.all_reduce(
@@ -53,6 +52,7 @@ class Group(Columns, Norms):
                 return x
             except Watched:
                 pass
+        options = operators.reduction_options(op, algorithm, tag, blocks, threads)
         operators.call(operators.ops.all_reduce_.default, x, self.number, options)
         return x
 
@@ -67,13 +67,13 @@ class Group(Columns, Norms):
         threads: int = 0,
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
-        options = operators.reduction_options(op, algorithm, tag, blocks, threads)
         if not (is_compiling() or _core._torch_must_see(x)):
             result = torch.empty_like(x, memory_format=torch.contiguous_format)
             self.group.all_reduce(
                 result, x, op=op, algorithm=algorithm, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads
             )
             return result
+        options = operators.reduction_options(op, algorithm, tag, blocks, threads)
         made: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
         return made
 
@@ -89,7 +89,6 @@ class Group(Columns, Norms):
         threads: int = 0,
     ) -> None:
         """output = on rank `root` of the group, the reduction over ranks of their inputs."""
-        options = operators.reduction_options(op, "automatic", tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.reduce(
@@ -98,13 +97,13 @@ class Group(Columns, Norms):
                 return
             except Watched:
                 pass
+        options = operators.reduction_options(op, "automatic", tag, blocks, threads)
         operators.call(operators.ops.reduce.default, output, input, self.number, root, options)
 
     def all_gather_into_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """output = the inputs of all ranks, in rank order."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.all_gather_into_tensor(
@@ -113,6 +112,7 @@ class Group(Columns, Norms):
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, options)
 
     def reduce_scatter_tensor(
@@ -126,7 +126,6 @@ class Group(Columns, Norms):
         threads: int = 0,
     ) -> None:
         """output = this rank's part of the reduction of all inputs."""
-        options = operators.reduction_options(op, "automatic", tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.reduce_scatter_tensor(
@@ -135,32 +134,33 @@ class Group(Columns, Norms):
                 return
             except Watched:
                 pass
+        options = operators.reduction_options(op, "automatic", tag, blocks, threads)
         operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, options)
 
     def all_to_all(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """Part q of the input goes to rank q, and part r of the output comes from rank r."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.all_to_all(output, input, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.all_to_all.default, output, input, self.number, options)
 
     def broadcast_(
         self, x: torch.Tensor, *, root: int = 0, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> torch.Tensor:
         """x = that of rank `root` of the group; returns x."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.broadcast(x, root=root, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return x
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.broadcast_.default, x, self.number, root, options)
         return x
 
@@ -175,7 +175,6 @@ class Group(Columns, Norms):
         threads: int = 0,
     ) -> None:
         """output = on rank `root` of the group, the inputs of all ranks, in rank order."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.gather(
@@ -184,6 +183,7 @@ class Group(Columns, Norms):
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.gather.default, output, input, self.number, root, options)
 
     def scatter(
@@ -197,7 +197,6 @@ class Group(Columns, Norms):
         threads: int = 0,
     ) -> None:
         """output = this rank's part of the input of rank `root` of the group."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.scatter(
@@ -206,28 +205,29 @@ class Group(Columns, Norms):
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.scatter.default, output, input, self.number, root, options)
 
     def send(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """Sends a tensor to rank `peer` of the group, which receives it."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.send(tensor, peer, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.send.default, tensor, self.number, peer, options)
 
     def receive(self, tensor: torch.Tensor, peer: int, *, tag: int = 0, blocks: int = 0, threads: int = 0) -> None:
         """tensor = what rank `peer` of the group sends."""
-        options = operators.options(tag, blocks, threads)
         if not is_compiling():
             try:
                 self.group.receive(tensor, peer, stream=CURRENT_STREAM, tag=tag, blocks=blocks, threads=threads)
                 return
             except Watched:
                 pass
+        options = operators.options(tag, blocks, threads)
         operators.call(operators.ops.receive.default, tensor, self.number, peer, options)
 
     def send_receive(

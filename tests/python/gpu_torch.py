@@ -13,7 +13,19 @@ import weft.torch
 from gpu_ranks import GPUS, RANKS, expect_equal, on_ranks, sum_of
 from ranks import run_ranks
 from torch_cases import NAMES, Case, bits
+from torch_checks import ALONE, DEFINED, HALVES, MESSAGES, check_half, check_message, check_whole_calls, checked
 from torch_layer_cases import SCHEDULES, Layer
+
+
+class Operators(unittest.TestCase):
+    """torch.library.opcheck on every operator."""
+
+    def test_opcheck(self) -> None:
+        for check, names in ((check_whole_calls, ALONE), (check_half, HALVES), (check_message, MESSAGES)):
+            for name in names:
+                with self.subTest(name):
+                    check(name, "cuda")
+        self.assertEqual(checked, DEFINED)
 
 
 class Threads(unittest.TestCase):

@@ -62,7 +62,7 @@ def program_graphs(made: weft.Communicator, device: str) -> None:
 
 
 def program_compiled(made: weft.Communicator, device: str) -> None:
-    """torch.compile, whole graphs, by two backends; the default one only for a sum between other operators."""
+    """torch.compile, whole graphs, by two backends; a sum between other operators in a graph of CUDA, too."""
     group = weft.torch.Group(made.world)
     first = Case(group, device)
     for name in NAMES:
@@ -70,7 +70,9 @@ def program_compiled(made: weft.Communicator, device: str) -> None:
         case.share_exchange_of(first)
         call: Callable[[], list[torch.Tensor]] = getattr(case, name)
         eager = [bits(x) for x in call()]
-        assert [bits(x) for x in torch.compile(call, fullgraph=True, backend="aot_eager")()] == eager, name
+        for backend in ("aot_eager", "inductor"):
+            compiled = torch.compile(call, fullgraph=True, backend=backend)
+            assert [bits(x) for x in compiled()] == eager, (name, backend)
 
     def layer(x: torch.Tensor) -> torch.Tensor:
         return group.all_reduce(x * 2 + 1).relu() * 0.5

@@ -11,7 +11,7 @@ import weft
 import weft.torch
 from ranks import run_ranks
 from torch_cases import Case
-from torch_operators import ALONE, DEFINED, alone, calls_of, spied_on, through_operators
+from torch_checks import ALONE, DEFINED, alone, calls_of, spied_on, through_operators
 
 
 def by_name(x: torch.Tensor, group: int) -> torch.Tensor:

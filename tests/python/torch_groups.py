@@ -127,9 +127,10 @@ def compiled(rank: int) -> object:
     for name in NAMES:
         call = getattr(case, name)
         eager = [bits(tensor) for tensor in call()]
-        again = torch.compile(call, fullgraph=True, backend="aot_eager")
-        if [bits(tensor) for tensor in again()] != eager:
-            different.append(name)
+        for backend in ("aot_eager", "inductor"):
+            again = torch.compile(call, fullgraph=True, backend=backend)
+            if [bits(tensor) for tensor in again()] != eager:
+                different.append(f"{name} by {backend}")
     return different
 
 

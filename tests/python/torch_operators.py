@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -14,42 +12,11 @@ import weft.torch
 from ranks import run_ranks
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 from torch_cases import NAMES, Case, bits
+from torch_checks import ALONE, alone, calls_of, through_operators
 from torch_methods import through_core
 
 RANKS = 3
-
-
-def alone(work: Callable[[weft.Communicator], None]) -> None:
-    """Runs a world of one in this thread: torch 2.11's compiler crashes in the second thread that uses it."""
-    work(weft.Communicator.local(1, weft.Config(device="cpu"))[0])
-
-
-@contextmanager
-def through_operators() -> Iterator[None]:
-    """Calls go through torch's operators, as where something traces them."""
-    with ExitStack() as patches:
-        for part in (weft.torch.group, weft.torch._columns):
-            patches.enter_context(patch.object(part, "is_compiling", lambda: True))
-        yield
-
-
-@contextmanager
-def spied_on() -> Iterator[list[tuple[Any, tuple[Any, ...]]]]:
-    """The operators that weft.torch calls, with their values before the call."""
-    called: list[tuple[Any, tuple[Any, ...]]] = []
-    original = weft.torch._operators.call
-
-    def spy(operator: Any, *values: Any) -> object:
-        called.append((operator, tree_map_only(torch.Tensor, torch.clone, values)))
-        return original(operator, *values)
-
-    weft.torch._operators.call = spy
-    try:
-        yield called
-    finally:
-        weft.torch._operators.call = original
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,16 +105,9 @@ def test_lists_of_counts_are_whole_numbers() -> None:
         assert weft.torch.Counts([1, 2]).rows.device.type == "cpu"
 
 
-def calls_of(group: weft.torch.Group) -> int:
-    return len(group.group.recent_calls())  # of 32 at most
-
-
-DEFINED = {schema.name.split("::")[1] for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("weft::")}
-ALONE = [name for name in NAMES if name != "send_and_receive"]  # what a world of one can call
-
-
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("name", ALONE)
-def test_compiled_equals_eager(name: str) -> None:
+def test_compiled_equals_eager(name: str, backend: str) -> None:
     """The graph has no break."""
 
     def work(rank: weft.Communicator) -> None:
@@ -157,7 +117,7 @@ def test_compiled_equals_eager(name: str) -> None:
         call: Callable[[], list[torch.Tensor]] = getattr(case, name)
         eager = [bits(tensor) for tensor in call()]
         before = calls_of(case.group)
-        compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+        compiled = torch.compile(call, fullgraph=True, backend=backend)
         assert [bits(tensor) for tensor in compiled()] == eager
         of_exchanges = "dispatch_and_combine", "halves_of_an_exchange", "rounds_of_an_exchange", "combine_with_weights"
         others = "take_rows", "rows_by_mask", "compact_rows", "experts_that_moved", "made_again"

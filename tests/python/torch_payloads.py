@@ -10,8 +10,8 @@ import weft
 import weft.torch
 from ranks import run_ranks
 from torch_cases import Case, bits
-from torch_opcheck import check
-from torch_operators import RANKS, alone, spied_on, through_operators
+from torch_checks import alone, check, spied_on, through_operators
+from torch_operators import RANKS
 
 
 class Payloads:

@@ -1,4 +1,4 @@
-"""What tests of torch's operators share, on CPUs and GPUs; torch.library.opcheck among it.
+"""Parts of the tests of torch's operators, on CPUs and GPUs, and torch.library.opcheck.
 
 opcheck makes each call several times. A half of an exchange, or a single message, is refused or waits if it is made
 again alone. A mode of torch gives each of these calls its other half.

@@ -29,7 +29,7 @@ def mutate(text, edits, name, switch):
     for number, edit in edits:
         found = [i for i, line in enumerate(lines) if edit["line"] in line]
         nth = edit.get("nth", 0)
-        fits = len(found) == 1 or (len(found) > nth and "nth" in edit)
+        fits = len(found) > nth and (len(found) == 1 or "nth" in edit)
         if not fits or lines[found[nth]].count(edit["from"]) != 1:
             sys.exit(f"mutant \"{edit['name']}\" does not fit {name} any more: {len(found)} lines have "
                      f"\"{edit['line']}\"; one should, with \"{edit['from']}\" in it once")

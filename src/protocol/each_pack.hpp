@@ -9,6 +9,9 @@
 
 namespace weft::detail {
 
+// Packs of one message that a thread of a chunk's block has under way.
+inline constexpr std::uint32_t kPacksAtOnce = 4;
+
 // For this thread's packs i below count[m] of each message, `at_once` of each: calls `load(m, i, payload)`, then
 // `store(m, i, payload)`. Loads wait for no store, and the first loads do not wait for `ready()`. All threads call it
 // once, even without packs, before any store; false if it returns false.

@@ -5,6 +5,7 @@
 
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/crossings/crossing_work.hpp"
+#include "wire/parts.hpp"
 
 namespace weft::detail {
 
@@ -15,21 +16,8 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
   using Instance::kBatch;
   using typename Instance::R;
   using typename Instance::Wire;
-  static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
-
-  // part(): pack `k` of the wire for a unit of payload, before it is encoded. put_part() is the inverse.
-  static WEFT_FN Pack part(const Pack& unit, std::uint32_t k) {
-    if constexpr (kWirePacks == 1) return unit;
-    return {{unit.word[2 * k], unit.word[2 * k + 1], 0, 0}};
-  }
-  static WEFT_FN void put_part(Pack& unit, std::uint32_t k, const Pack& part) {
-    if constexpr (kWirePacks == 1) {
-      unit = part;
-    } else {
-      unit.word[2 * k] = part.word[0];
-      unit.word[2 * k + 1] = part.word[1];
-    }
-  }
+  using Parts = WireParts<Wire>;
+  static constexpr std::uint32_t kWirePacks = Parts::kWirePacks;
 
   // An area of slots in this call's bank; one of layout's, with the packs of each of its slots.
   struct Area {
@@ -47,7 +35,7 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
   static WEFT_FN void put_unit(T& team, const Session& s, Pack* to, const Pack& unit) {
     WEFT_UNROLL
     for (std::uint32_t w = 0; w < kWirePacks; ++w)
-      team.store(to + w, Wire::template encode<T::kAtomicBytes>(part(unit, w), s.epoch));
+      team.store(to + w, Wire::template encode<T::kAtomicBytes>(Parts::part(unit, w), s.epoch));
   }
 
   // Sends packs to the same place in this rank's slots at all takers. `begin`: the pack of a slot that follows from i
@@ -129,7 +117,7 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
           if (!exists(k)) break;
-          const Pack payload = expected(k) ? Wire::decode(received[k]) : part(own, w);
+          const Pack payload = expected(k) ? Wire::decode(received[k]) : Parts::part(own, w);
           if (first + k == senders.first) {
             R::begin(sum, payload);
           } else {
@@ -141,33 +129,63 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
           if (expected(k)) team.store(batch + k * packs, kRestPack);
         }
       }
-      put_part(unit, w, R::finish(sum));
+      Parts::put_part(unit, w, R::finish(sum));
     }
     return true;
   }
 
-  // The same for packs of the wire that one thread has at distances of `step`, the first of `left` packs: all of them
-  // travel at once. There are two senders at least.
+  // Packs of the wire that one thread takes from one slot: at distances of `step`, the first of `left` packs.
+  struct Taken {
+    std::uint32_t step, left;
+
+    WEFT_FN bool exists(std::uint32_t k) const { return k * step < left; }
+
+    template <std::uint32_t some, Team T>
+    WEFT_FN void load(T& team, const Pack* slot, Pack (&received)[some]) const {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) {
+        if (exists(k)) received[k] = team.load(slot + k * step);
+      }
+    }
+    template <Team T, std::uint32_t some>
+    WEFT_FN bool all_there(const Session& s, const Pack (&received)[some]) const {
+      bool all = true;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k)
+        all &= !exists(k) || Wire::template arrived<T::kAtomicBytes>(received[k], s.epoch);
+      return all;
+    }
+    // Calls `serve(k, payload)` for each, and puts it back to rest.
+    template <std::uint32_t some, Team T, class Serve>
+    WEFT_FN void take(T& team, Pack* slot, const Pack (&received)[some], Serve serve) const {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) {
+        if (!exists(k)) continue;
+        serve(k, Wire::decode(received[k]));
+        team.store(slot + k * step, kRestPack);
+      }
+    }
+  };
+  // take_sum() for several packs of each slot: all of them travel at once. There are two senders at least.
   template <std::uint32_t some, Team T>
   static WEFT_FN bool take_sums(T& team, const Session& s, const Circle& senders, Pack* slots, std::uint64_t packs,
-                                std::uint32_t step, std::uint32_t left, const Pack (&own)[some], Pack (&sums)[some]) {
+                                Taken taken, const Pack (&own)[some], Pack (&sums)[some]) {
     if constexpr (known_size == 2) {
-      return take_sums_of_pair<some>(team, s, slots, packs, step, left, own, sums);
+      return take_sums_of_pair<some>(team, s, slots + (1 - s.rank()) * packs, taken, own, sums);
     } else {
-      return take_sums_of_all<some>(team, s, senders, slots, packs, step, left, own, sums);
+      return take_sums_of_all<some>(team, s, senders, slots, packs, taken, own, sums);
     }
   }
   template <std::uint32_t some, Team T>
   static WEFT_FN bool take_sums_of_all(T& team, const Session& s, const Circle& senders, Pack* slots,
-                                       std::uint64_t packs, std::uint32_t step, std::uint32_t left,
-                                       const Pack (&own)[some], Pack (&sums)[some]) {
+                                       std::uint64_t packs, Taken taken, const Pack (&own)[some], Pack (&sums)[some]) {
     typename R::Accumulator sum[some];
     WEFT_UNROLL
     for (std::uint32_t j = 0; j < some; ++j) sum[j] = R::start(ReduceOp::sum, senders.size);
     for (std::uint32_t first = senders.first; first < senders.end(); first += kBatch) {
       const auto exists = [&](std::uint32_t k) { return first + k < senders.end(); };
       const auto expected = [&](std::uint32_t k, std::uint32_t j) {
-        return exists(k) && first + k != s.rank() && j * step < left;
+        return exists(k) && first + k != s.rank() && taken.exists(j);
       };
       Pack received[kBatch][some] = {};
       const auto missing = [&](std::uint32_t k, std::uint32_t j) {
@@ -177,7 +195,7 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
           WEFT_UNROLL
-          for (std::uint32_t j = 0; j < some; ++j) visit(k, j, slots + (first + k) * packs + j * step);
+          for (std::uint32_t j = 0; j < some; ++j) visit(k, j, slots + (first + k) * packs + j * taken.step);
         }
       };
       const auto arrived = [&] {
@@ -210,35 +228,24 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
     return true;
   }
 
-  // Two ranks need less: there is one peer, which always sends. A sum of two begins with the own part, as it has the
-  // same bits in either order (NaN has only one pattern).
+  // Two ranks need less: there is one peer, which always sends. A sum of two numbers has the same bits in either order,
+  // as NaN has only one pattern.
   template <std::uint32_t some, Team T>
-  static WEFT_FN bool take_sums_of_pair(T& team, const Session& s, Pack* slots, std::uint64_t packs, std::uint32_t step,
-                                        std::uint32_t left, const Pack (&own)[some], Pack (&sums)[some]) {
-    const std::uint32_t peer = 1 - s.rank();
-    Pack* const from = slots + peer * packs;
+  static WEFT_FN bool take_sums_of_pair(T& team, const Session& s, Pack* slot, Taken taken, const Pack (&own)[some],
+                                        Pack (&sums)[some]) {
+    static_assert(R::kOps == Ops::sum);
     Pack received[some] = {};
     const auto arrived = [&] {
-      bool all = true;
-      WEFT_UNROLL
-      for (std::uint32_t j = 0; j < some; ++j) {
-        if (j * step < left) received[j] = team.load(from + j * step);
-      }
-      WEFT_UNROLL
-      for (std::uint32_t j = 0; j < some; ++j)
-        all &= j * step >= left || Wire::template arrived<T::kAtomicBytes>(received[j], s.epoch);
-      return all;
+      taken.template load<some>(team, slot, received);
+      return taken.template all_there<T>(s, received);
     };
-    if (!wait(team, s, {.phase = 1}, arrived, [&] { return peer; })) return false;
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < some; ++j) {
-      if (j * step >= left) continue;
+    if (!wait(team, s, {.phase = 1}, arrived, [&] { return 1 - s.rank(); })) return false;
+    taken.template take<some>(team, slot, received, [&](std::uint32_t k, const Pack& payload) {
       typename R::Accumulator sum{};
-      R::begin(sum, own[j]);
-      R::add(sum, Wire::decode(received[j]));
-      sums[j] = R::finish(sum);
-      team.store(from + j * step, kRestPack);
-    }
+      R::begin(sum, own[k]);
+      R::add(sum, payload);
+      sums[k] = R::finish(sum);
+    });
     return true;
   }
 
@@ -269,7 +276,7 @@ struct CrossingUnits : AllReduceInstance<Reduction<type, Ops::sum>, known_size, 
           WEFT_UNROLL
           for (std::uint32_t k = 0; k < kBatch; ++k) {
             if (!expected(k)) continue;
-            put_part(unit[k], w, Wire::decode(received[k]));
+            Parts::put_part(unit[k], w, Wire::decode(received[k]));
             team.store(batch + k * packs, kRestPack);
           }
         }

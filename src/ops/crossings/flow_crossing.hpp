@@ -66,7 +66,7 @@ struct PlainStage {
   // of the chunk's packs i, i + step, …, of `left` that there are from i on; own(k) is this rank's part i + k.
   template <Team T, class Crossing, class Sum, class Push>
   static WEFT_FN void make(T& team, const Crossing& crossing, const Cut& cut, std::uint64_t chunk, Sum sum, Push push) {
-    constexpr std::uint32_t at_once = 4;
+    constexpr std::uint32_t at_once = kPacksAtOnce;
     const std::uint32_t step = team.size(), packs = cut.packs_in(chunk, crossing.own_rows());
     const std::uint32_t rank = crossing.s.rank();
     const std::uint64_t first = cut.first_pack(chunk);
@@ -126,8 +126,6 @@ struct FlowCrossing {
   }
 
  private:
-  static constexpr std::uint32_t kAtOnce = 4;  // packs of one message
-
   template <class Table>
   using Crossing = FlowingCrossing<Work, Table>;
 
@@ -182,7 +180,7 @@ struct FlowCrossing {
       const std::uint32_t packs[] = {cut.packs_in(chunk, crossing.table.rows_of(owner))};
       const auto from = crossing.shards.template part_of<aligned16>(crossing.table, owner);
       Pack* const to = flow.slot(owner, chunk, s.rank());
-      each_pack<kAtOnce>(
+      each_pack<kPacksAtOnce>(
           team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = from.get(cut.first_pack(chunk) + i); },
           always, [&](std::uint32_t, std::uint32_t i, const Pack& p) { team.put(to + i, p); });
     }
@@ -302,7 +300,7 @@ struct FlowCrossing {
     if (!await_takers(team, crossing, chunk)) return false;  // behind its barrier all threads have made the unit
     const std::uint32_t packs[] = {cut.packs_in(chunk, crossing.own_rows())};
     const auto from = Stage::shared(crossing, s.rank());
-    each_pack<kAtOnce>(
+    each_pack<kPacksAtOnce>(
         team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = from.get(cut.first_pack(chunk) + i); }, always,
         [&](std::uint32_t, std::uint32_t i, const Pack& p) {
           for (std::uint32_t turn = 1; turn < takers.size; ++turn)
@@ -329,7 +327,7 @@ struct FlowCrossing {
       const std::uint32_t packs[] = {cut.packs_in(chunk, crossing.table.rows_of(owner))};
       const auto to = Stage::shared(crossing, owner);
       const Pack* const from = flow.slot(s.rank(), chunk, owner);
-      each_pack<kAtOnce>(
+      each_pack<kPacksAtOnce>(
           team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = team.get(from + i); }, always,
           [&](std::uint32_t, std::uint32_t i, const Pack& p) { to.put(cut.first_pack(chunk) + i, p); });
     }

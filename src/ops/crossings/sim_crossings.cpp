@@ -3,8 +3,8 @@
 
 #include "numeric/rows.hpp"
 #include "ops/crossings/sim_crossing_kernels.hpp"
+#include "ops/crossings/sim_neighbours.hpp"
 #include "ops/moves/sim_move_kernels.hpp"
-#include "ops/moves/sim_slots.hpp"
 #include "sim/all_reduce.hpp"
 
 namespace weft::sim {
@@ -16,19 +16,9 @@ void AllReduceProgram::fill_crossing(unsigned call, unsigned rank) {
   const auto& members = world_.groups()[spec.group];
   const std::size_t n = members.size(), me = world_.group_rank(spec.group, rank), element = size_of(setup_.type);
   const std::uint64_t width = spec.count;
-  const Slots slots = slots_of(spec, n);
-  // Groups of neighbours: the first rank of a rank's group, and the rows of the group's ranks up to it.
-  const auto first_of = [&](std::size_t of) { return of / spec.group_ranks * spec.group_ranks; };
-  const auto rows_before = [&](std::size_t of) {
-    std::uint64_t rows = 0;
-    for (std::size_t member = first_of(of); member < of; ++member) rows += slots.rows[member];
-    return rows;
-  };
-  const std::size_t first = first_of(me), last = first + spec.group_ranks - 1;
-  const std::uint64_t own_rows = rows_before(last) + slots.rows[last];
-  const std::uint64_t own_slots = slots.begins[last + 1] - slots.begins[first];
-  const std::uint64_t inputs = (gathers ? own_rows : slots.begins[n]) * width;
-  const std::uint64_t outputs = (gathers ? slots.begins[n] : own_slots) * width;
+  const Neighbours neighbours(spec, n);
+  const std::uint64_t inputs = (gathers ? neighbours.rows_of_group(me) : neighbours.all_slots()) * width;
+  const std::uint64_t outputs = (gathers ? neighbours.all_slots() : neighbours.slots_of_group(me)) * width;
 
   const auto bytes = [&](std::uint64_t elements) { return (elements * element + 15) / 16 * 16 + 32; };
   Tensors& t = tensors(call, rank);
@@ -47,12 +37,13 @@ void AllReduceProgram::fill_crossing(unsigned call, unsigned rank) {
   t.expected = t.initial;
   for (std::uint64_t i = 0; i < outputs && !world_.stale(call); ++i) put(t.expected, output, i, 0);
   for (std::size_t owner = 0; owner < n && !world_.stale(call); ++owner) {
-    if (!gathers && first_of(owner) != first) continue;
-    const std::uint64_t from = gathers ? rows_before(owner) : slots.begins[owner];
-    const std::uint64_t to = gathers ? slots.begins[owner] : rows_before(owner);
-    for (std::uint64_t i = 0; i < slots.rows[owner] * width; ++i) {
+    const std::size_t first = neighbours.first_of(owner);
+    if (!gathers && first != neighbours.first_of(me)) continue;
+    const std::uint64_t in_group = neighbours.rows_before(owner), in_slots = neighbours.slots.begins[owner];
+    const std::uint64_t from = gathers ? in_group : in_slots, to = gathers ? in_slots : in_group;
+    for (std::uint64_t i = 0; i < neighbours.slots.rows[owner] * width; ++i) {
       std::vector<std::uint64_t> terms;
-      const std::size_t begin = gathers ? first_of(owner) : 0, end = gathers ? begin + spec.group_ranks : n;
+      const std::size_t begin = gathers ? first : 0, end = gathers ? begin + spec.group_ranks : n;
       for (std::size_t member = begin; member < end; ++member) terms.push_back(bits(member, from * width + i));
       put(t.expected, output, to * width + i, reduced(setup_.type, ReduceOp::sum, terms));
     }
@@ -64,18 +55,7 @@ void AllReduceProgram::fill_crossing(unsigned call, unsigned rank) {
       {.query = {.type = setup_.type,
                  .size = static_cast<std::uint32_t>(n),
                  .aligned16 = aligned16(input) && aligned16(output)},
-       .work = {.partition = {.shards = {.counts = spec.counts.data(),
-                                         .ranks = static_cast<std::uint32_t>(n),
-                                         .sharding = Sharding::none,
-                                         .padding = spec.padding,
-                                         .slot_rows = kSlotRows,
-                                         .slots = spec.slots.data(),
-                                         .own_padded = false,
-                                         .own_rows = ~std::uint64_t{0},
-                                         .whole_rows = slots.begins[n]},
-                              .group_ranks = spec.group_ranks,
-                              .gathers = gathers,
-                              .own_rows = gathers ? own_rows : own_slots},
+       .work = {.partition = partition_of(spec, neighbours, me, gathers, ~std::uint64_t{0}),
                 .slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs,
                 .one_hop_packs = spec.one_hop ? world_.channel(spec.group, rank).layout.one_shot_packs : 0,
                 .input = memory + input,

@@ -110,7 +110,6 @@ struct FlowCopy {
  private:
   static constexpr std::uint32_t kBatch = 4;                // peers handled at once
   static constexpr std::uint32_t kBatchesAtOnce = 2;        // … and packs of each
-  static constexpr std::uint32_t kAtOnce = 4;               // packs of one message
   static constexpr std::uint32_t kNear = kInlineRanks - 1;  // peers whose slots are computed once
   static constexpr std::uint64_t kApartPerBlock = 2;        // measured: receivers copy this many chunks at no cost
 
@@ -129,7 +128,7 @@ struct FlowCopy {
       const std::uint32_t packs[] = {copy.route.wide().packs_in(chunk, copy.packs_of(self, self))};
       const auto from = copy.outgoing(chunk, self);
       const auto to = copy.incoming(chunk, self);
-      each_pack<kAtOnce>(
+      each_pack<kPacksAtOnce>(
           team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = copy.load(from, i); }, always,
           [&](std::uint32_t, std::uint32_t i, const Pack& p) { copy.store(to, i, p); });
     }
@@ -146,7 +145,7 @@ struct FlowCopy {
     const auto kept = copy.incoming(chunk, self);
     Pack* const to = flow.slot(relay, chunk, self);
     const bool keep = chunk >= chunks_apart(team, copy.work);
-    const bool good = each_pack<kAtOnce>(
+    const bool good = each_pack<kPacksAtOnce>(
         team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = copy.load(own, i); },
         [&] { return team.all(!first || flow.await_slot(team, relay, chunk)); },
         [&](std::uint32_t, std::uint32_t i, const Pack& p) {
@@ -205,7 +204,7 @@ struct FlowCopy {
       if (1 + k < size) near[k] = flow.slot(rank_after(self, 1 + k, size), chunk, self);
     }
     if (passed != nullptr && !ready()) return false;  // it must have come before it is loaded
-    return each_pack<kAtOnce>(
+    return each_pack<kPacksAtOnce>(
         team, packs,
         [&](std::uint32_t, std::uint32_t i, Pack& p) {
           p = passed != nullptr ? team.get(passed + i) : copy.load(own, i);

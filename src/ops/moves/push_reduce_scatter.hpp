@@ -12,6 +12,7 @@
 #include "ops/moves/move_plan.hpp"
 #include "ops/moves/row_partition.hpp"
 #include "ops/moves/scatter_work.hpp"
+#include "wire/parts.hpp"
 
 namespace weft::detail {
 
@@ -28,7 +29,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, ops>, known_size, a
   static constexpr int kPhases = 2;
   static constexpr int kMostThreads = kMoveThreads;
   // A unit is a pack of payload; it takes one or two packs of the wire.
-  static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
+  using Parts = WireParts<Wire>;
+  static constexpr std::uint32_t kWirePacks = Parts::kWirePacks;
 
   // As in push_copy.hpp.
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.partition.warp_groups; }
@@ -124,20 +126,6 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, ops>, known_size, a
     for (std::uint64_t i = first; i < pad.packs(); i += step) pad.store(i, Pack{});
   }
 
-  // part(): pack `k` of the wire for a unit of payload, before it is encoded. put_part() is the inverse.
-  static WEFT_FN Pack part(const Pack& unit, std::uint32_t k) {
-    if constexpr (kWirePacks == 1) return unit;
-    return {{unit.word[2 * k], unit.word[2 * k + 1], 0, 0}};
-  }
-  static WEFT_FN void put_part(Pack& unit, std::uint32_t k, const Pack& part) {
-    if constexpr (kWirePacks == 1) {
-      unit = part;
-    } else {
-      unit.word[2 * k] = part.word[0];
-      unit.word[2 * k + 1] = part.word[1];
-    }
-  }
-
   static WEFT_FN Pack* slot(const Session& s, std::uint32_t owner, std::uint32_t sender) {
     const std::uint64_t packs = s.layout().two_shot_packs;
     return Instance::slot(*s.call, owner, s.layout().scatter, packs, sender) + bank(s);
@@ -171,7 +159,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, ops>, known_size, a
           WEFT_UNROLL
           for (std::uint32_t w = 0; w < kWirePacks; ++w) {
             team.store(to[k] + (i - share.first) * kWirePacks + w,
-                       Wire::template encode<T::kAtomicBytes>(part(payload[k], w), s.epoch));
+                       Wire::template encode<T::kAtomicBytes>(Parts::part(payload[k], w), s.epoch));
           }
         }
       }
@@ -191,10 +179,10 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, ops>, known_size, a
       for (std::uint32_t w = 0; w < kWirePacks; ++w) {
         auto sum = R::start(work.op, Instance::size(*s.call));
         if (!Instance::template receive_and_reduce<false>(team, s, 1, slots + i * kWirePacks + w,
-                                                          s.layout().two_shot_packs, part(own, w), sum)) {
+                                                          s.layout().two_shot_packs, Parts::part(own, w), sum)) {
           return false;
         }
-        put_part(unit, w, R::finish(sum));
+        Parts::put_part(unit, w, R::finish(sum));
       }
       output.store(i, unit);
     }

@@ -96,9 +96,7 @@ struct NormInBatches : protected RmsNorm<R, casts, gamma_f32> {
         each_of<T>(work, first, step,
                    [&](std::uint32_t k, std::uint32_t) { most = max_number(most, Cast::largest(made[k])); });
       });
-      const Scale scale = Cast::scale_for(Base::most_of_block(team, uses, most), work.floor, work.power_of_two);
-      if (team.thread_rank() == 0) Base::put_scale(work, row, 0, scale.scale);
-      inverse = scale.inverse;
+      inverse = Base::put_scale_of_row(team, work, row, uses, most);
     }
     each_batch(team, work, [&](std::uint32_t first, std::uint32_t step) {
       Pack made[kBatch<T>] = {};

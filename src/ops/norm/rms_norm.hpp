@@ -282,10 +282,7 @@ struct RmsNorm {
       for (std::uint32_t n = 0; n < held; ++n) {
         if (first + n * step < packs) most = max_number(most, Cast::largest(made[n]));
       }
-      const typename Cast::Scale scale =
-          Cast::scale_for(most_of_block(team, uses, most), work.floor, work.power_of_two);
-      if (first == 0) put_scale(work, row, 0, scale.scale);
-      inverse[0] = scale.inverse;
+      inverse[0] = put_scale_of_row(team, work, row, uses, most);
     } else if (scaling == RowScaling::per_group) {
       float most[held];
       WEFT_UNROLL
@@ -333,10 +330,7 @@ struct RmsNorm {
       each_pack_of_row<kAny>(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
       });
-      const typename Cast::Scale scale =
-          Cast::scale_for(most_of_block(team, uses, most), work.floor, work.power_of_two);
-      if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
-      inverse = scale.inverse;
+      inverse = put_scale_of_row(team, work, row, uses, most);
     }
     each_run<kAny>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       if (scaling_of(work) == RowScaling::per_group) {
@@ -360,7 +354,14 @@ struct RmsNorm {
     });
   }
 
-  // Call it in all threads of the block.
+  // A row's only scale, of the largest of its values that this thread has. Call both in all threads of the block.
+  template <Team T>
+  static WEFT_FN float put_scale_of_row(T& team, const NormWork& work, std::uint32_t row, std::uint32_t& uses,
+                                        float most) {
+    const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.floor, work.power_of_two);
+    if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
+    return scale.inverse;
+  }
   template <Team T>
   static WEFT_FN float most_of_block(T& team, std::uint32_t& uses, float most) {
     float* const maxima = half(team, uses);

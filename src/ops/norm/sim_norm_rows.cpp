@@ -97,4 +97,30 @@ NormedRow normed_row(DataType type, const NormForm& form, std::uint64_t columns,
   return made;
 }
 
+detail::NormWork norm_work(const NormForm& form, std::uint64_t columns, const NormPlaces& at) {
+  return {.input = at.memory + at.input,
+          .residual = form.residual ? at.memory + at.residual : nullptr,
+          .residual_output = at.memory + at.residual_output,
+          .gamma = at.memory + at.gamma,
+          .output = form.output ? at.memory + at.output : nullptr,
+          .fp8 = reinterpret_cast<std::uint8_t*>(at.memory + at.fp8),
+          .scales = at.memory + at.scales,
+          .scale = reinterpret_cast<const float*>(at.memory + at.fixed),
+          .input_stride = at.stride,
+          .residual_stride = at.stride,
+          .residual_output_stride = at.stride,
+          .output_stride = at.stride,
+          .fp8_stride = at.stride,
+          .scale_row_stride = form.apart ? 1 : scale_groups(form, columns),
+          .scale_group_stride = form.apart ? at.rows : 1,
+          .rows = static_cast<std::uint32_t>(at.rows),
+          .row_packs = static_cast<std::uint32_t>(columns / 8),
+          .inverse_columns = 1.0f / static_cast<float>(columns),
+          .epsilon = 1e-5f,
+          .gamma_plus_one = form.gamma_plus_one,
+          .scaling = form.scaling,
+          .power_of_two = form.power_of_two,
+          .floor = form.floor};
+}
+
 }  // namespace weft::sim

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "ops/norm/norm_work.hpp"
 #include "sim/setup.hpp"
 
 namespace weft::sim {
@@ -26,5 +27,13 @@ NormedRow normed_row(DataType type, const NormForm& form, std::uint64_t columns,
                      const BitsOf& residual, const BitsOf& gamma);
 // Groups of a row's columns that each have a scale.
 std::uint64_t scale_groups(const NormForm& form, std::uint64_t columns);
+
+// The tensors of a norm, as bytes behind `memory`, all of `stride` packs a row, and the rows that have scales.
+struct NormPlaces {
+  std::byte* memory;
+  std::size_t input, residual, residual_output, gamma, output, fp8, scales, fixed;
+  std::uint64_t stride, rows;
+};
+detail::NormWork norm_work(const NormForm& form, std::uint64_t columns, const NormPlaces& at);
 
 }  // namespace weft::sim

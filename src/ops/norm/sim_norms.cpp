@@ -40,7 +40,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const NormForm& form = spec.norm;
   const DataType type = setup_.type;
   const auto& members = world_.groups()[spec.group];
-  const std::uint64_t columns = spec.count, packs = columns / 8, stride = packs + (form.apart ? 1 : 0);
+  const std::uint64_t columns = spec.count, stride = columns / 8 + (form.apart ? 1 : 0);
   const std::uint64_t groups = scale_groups(form, columns);
   const std::size_t step = spec.rows * stride * 16 + 16, scale_bytes = form.power_of_two ? 1 : 4;
   const std::size_t tensors_in_call = spec.in_place ? 2 : 4;
@@ -58,29 +58,8 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const std::size_t fixed = gamma + columns * weight_bytes(form), fp8 = fixed + 16, scales = fp8 + step / 2 + 8;
   t.output_offset = output;
 
-  const detail::NormWork work{.input = memory + input,
-                              .residual = form.residual ? memory + residual : nullptr,
-                              .residual_output = memory + residual_output,
-                              .gamma = memory + gamma,
-                              .output = form.output ? memory + output : nullptr,
-                              .fp8 = reinterpret_cast<std::uint8_t*>(memory + fp8),
-                              .scales = memory + scales,
-                              .scale = reinterpret_cast<const float*>(memory + fixed),
-                              .input_stride = stride,
-                              .residual_stride = stride,
-                              .residual_output_stride = stride,
-                              .output_stride = stride,
-                              .fp8_stride = stride,
-                              .scale_row_stride = form.apart ? 1 : groups,
-                              .scale_group_stride = form.apart ? spec.rows : 1,
-                              .rows = static_cast<std::uint32_t>(spec.rows),
-                              .row_packs = static_cast<std::uint32_t>(packs),
-                              .inverse_columns = 1.0f / static_cast<float>(columns),
-                              .epsilon = 1e-5f,
-                              .gamma_plus_one = form.gamma_plus_one,
-                              .scaling = form.scaling,
-                              .power_of_two = form.power_of_two,
-                              .floor = form.floor};
+  const detail::NormWork work = norm_work(
+      form, columns, {memory, input, residual, residual_output, gamma, output, fp8, scales, fixed, stride, spec.rows});
   t.kernel = kernel_of_norm(spec, work, static_cast<std::uint32_t>(members.size()), world_.grid(call, rank).blocks);
   if (spec.step != 0) return;
 

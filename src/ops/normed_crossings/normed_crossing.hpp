@@ -161,19 +161,19 @@ struct NormedCrossing : CrossingUnits<type, known_size, true> {
       const typename Norm::Packs own_part(work.row_of_input(first_part + row), 0);
       const auto take = [&](std::uint32_t, std::uint32_t i, auto& sums) {
         constexpr std::uint32_t some = sizeof(sums) / sizeof(Pack);
-        const std::uint32_t step = team.size(), left = own.row_packs - i;
+        const typename Units::Taken taken{.step = team.size(), .left = own.row_packs - i};
         Pack mine[some] = {};
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < some; ++k) {
-          if (k * step < left) mine[k] = own_part.load(i + k * step);
+          if (taken.exists(k)) mine[k] = own_part.load(i + k * taken.step);
         }
         if (senders.size == 1) {
           WEFT_UNROLL
           for (std::uint32_t k = 0; k < some; ++k) sums[k] = own.residual != nullptr ? mine[k] : Norm::rounded(mine[k]);
           return true;
         }
-        return Units::template take_sums<some>(team, s, senders, slots + begin + i, Units::parts(s).packs, step, left,
-                                               mine, sums);
+        return Units::template take_sums<some>(team, s, senders, slots + begin + i, Units::parts(s).packs, taken, mine,
+                                               sums);
       };
       send.begin = std::uint64_t{row} * work.shape.packs();
       if (!Norm::template finish<held>(team, own, row, weights, uses, take, send)) return false;

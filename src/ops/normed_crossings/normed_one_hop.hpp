@@ -59,14 +59,12 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
   // Sums and norms all rows that this rank takes. A block serves a row.
   template <Team T, class Table, class Weights>
   static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Table& table, const Weights& weights) {
-    std::uint32_t uses = 0, row = first_row(team), rows = 0;
-    do {
+    std::uint32_t uses = 0, rows = ~0u;  // the first search says how many there are
+    for (std::uint32_t row = first_row(team); row < rows; row += rows_apart(team)) {
       const FoundRow found = find(s, work, table, row);
       rows = found.of_all;
-      if (row >= rows) break;
-      if (!norm_row(team, s, work, table, weights, uses, found)) return false;
-      row += rows_apart(team);
-    } while (row < rows);
+      if (row < rows && !norm_row(team, s, work, table, weights, uses, found)) return false;
+    }
     return true;
   }
 
@@ -144,51 +142,32 @@ struct NormedOneHop : OneHopCrossing<type, known_size, true> {
     }
     const auto take = [&](std::uint32_t, std::uint32_t i, auto& sums) {
       constexpr std::uint32_t some = sizeof(sums) / sizeof(Pack);
-      const std::uint32_t step = team.size(), left = norm.row_packs - i;
+      const typename Units::Taken taken{.step = team.size(), .left = norm.row_packs - i};
       Pack own[some] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < some; ++k) {
-        if (sends && k * step < left) own[k] = input.load(i + k * step);
+        if (sends && taken.exists(k)) own[k] = input.load(i + k * taken.step);
       }
       Pack theirs[some] = {};
-      if (adds) load_residuals<some>(team, residual + i, step, left, theirs);
-      return Units::template take_sums<some>(team, s, senders, parts + i, packs, step, left, own, sums) &&
-             (!adds || add_residuals<some>(team, s, residual + i, owner, step, left, theirs, sums));
+      if (adds) taken.template load<some>(team, residual + i, theirs);  // as far as they have arrived
+      return Units::template take_sums<some>(team, s, senders, parts + i, packs, taken, own, sums) &&
+             (!adds || add_residuals<some>(team, s, residual + i, owner, taken, theirs, sums));
     };
     return Norm::template finish<held>(team, norm, found.in_shard, weights, uses, take, KeepsOwn{});
   }
-  // Those of another rank's shard, as far as they have arrived.
+  // Adds the residuals of another rank's shard when all have arrived. `received`: as they were loaded once.
   template <std::uint32_t some, Team T>
-  static WEFT_FN void load_residuals(T& team, const Pack* slot, std::uint32_t step, std::uint32_t left,
-                                     Pack (&received)[some]) {
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < some; ++k) {
-      if (k * step < left) received[k] = team.load(slot + k * step);
-    }
-  }
-  // Adds them when all have arrived. `received`: as they were loaded once.
-  template <std::uint32_t some, Team T>
-  static WEFT_FN bool add_residuals(T& team, const Session& s, Pack* slot, std::uint32_t owner, std::uint32_t step,
-                                    std::uint32_t left, Pack (&received)[some], Pack (&sums)[some]) {
-    const auto all_there = [&] {
-      bool all = true;
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < some; ++k)
-        all &= k * step >= left || Wire::template arrived<T::kAtomicBytes>(received[k], s.epoch);
-      return all;
-    };
+  static WEFT_FN bool add_residuals(T& team, const Session& s, Pack* slot, std::uint32_t owner,
+                                    typename Units::Taken taken, Pack (&received)[some], Pack (&sums)[some]) {
+    const auto all_there = [&] { return taken.template all_there<T>(s, received); };
     const auto arrived = [&] {
       if (all_there()) return true;
-      load_residuals<some>(team, slot, step, left, received);
+      taken.template load<some>(team, slot, received);
       return all_there();
     };
     if (!wait(team, s, {.phase = 1}, arrived, [&] { return owner; })) return false;
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < some; ++k) {
-      if (k * step >= left) continue;
-      team.store(slot + k * step, kRestPack);
-      sums[k] = Norm::added(sums[k], Wire::decode(received[k]));
-    }
+    taken.template take<some>(team, slot, received,
+                              [&](std::uint32_t k, const Pack& payload) { sums[k] = Norm::added(sums[k], payload); });
     return true;
   }
   // The new residuals of other ranks' shards are not kept.

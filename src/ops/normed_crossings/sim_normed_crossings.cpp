@@ -1,8 +1,8 @@
 // Crossings with residual and norm as calls of a program: their tensors, and the expected outputs.
 #include <cstring>
 
+#include "ops/crossings/sim_neighbours.hpp"
 #include "ops/moves/sim_move_kernels.hpp"
-#include "ops/moves/sim_slots.hpp"
 #include "ops/norm/rms_norm.hpp"
 #include "ops/norm/sim_norm_rows.hpp"
 #include "ops/normed_crossings/sim_normed_crossing_kernels.hpp"
@@ -20,17 +20,10 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
   const auto& members = world_.groups()[spec.group];
   const std::size_t n = members.size(), me = world_.group_rank(spec.group, rank);
   const std::uint64_t columns = spec.count, packs = columns / 8, groups = scale_groups(form, columns);
-  const Slots slots = slots_of(spec, n);
-  const auto first_of = [&](std::size_t of) { return of / spec.group_ranks * spec.group_ranks; };
-  const auto rows_before = [&](std::size_t of) {
-    std::uint64_t rows = 0;
-    for (std::size_t member = first_of(of); member < of; ++member) rows += slots.rows[member];
-    return rows;
-  };
-  const std::size_t first = first_of(me), last = first + spec.group_ranks - 1;
-  const std::uint64_t group_rows = rows_before(last) + slots.rows[last], own_rows = slots.rows[me];
-  const std::uint64_t group_slots = slots.begins[last + 1] - slots.begins[first], all_slots = slots.begins[n];
-  const std::uint64_t inputs = gathers ? group_rows : all_slots, outputs = gathers ? all_slots : group_slots;
+  const Neighbours neighbours(spec, n);
+  const std::uint64_t own_rows = neighbours.slots.rows[me];
+  const std::uint64_t inputs = gathers ? neighbours.rows_of_group(me) : neighbours.all_slots();
+  const std::uint64_t outputs = gathers ? neighbours.all_slots() : neighbours.slots_of_group(me);
 
   const std::size_t row = columns * 2, guard = 16, scale_bytes = form.power_of_two ? 1 : 4;
   const auto room = [&](std::size_t bytes) { return (bytes + 15) / 16 * 16 + guard; };
@@ -84,13 +77,14 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
   const std::vector<std::uint32_t> zeros(columns);
   for (std::uint64_t i = 0; i < outputs && !stale; ++i) put_row(i, {zeros, zeros, zeros, zeros});
   for (std::size_t owner = 0; owner < n && !stale; ++owner) {
-    if (!gathers && first_of(owner) != first) continue;
-    const std::uint64_t from = gathers ? rows_before(owner) : slots.begins[owner];
-    const std::uint64_t to = gathers ? slots.begins[owner] : rows_before(owner);
-    for (std::uint64_t r = 0; r < slots.rows[owner]; ++r) {
+    const std::size_t first = neighbours.first_of(owner);
+    if (!gathers && first != neighbours.first_of(me)) continue;
+    const std::uint64_t in_group = neighbours.rows_before(owner), in_slots = neighbours.slots.begins[owner];
+    const std::uint64_t from = gathers ? in_group : in_slots, to = gathers ? in_slots : in_group;
+    for (std::uint64_t r = 0; r < neighbours.slots.rows[owner]; ++r) {
       const auto sum = [&](std::uint64_t i) {
         std::vector<std::uint64_t> terms;
-        const std::size_t begin = gathers ? first_of(owner) : 0, end = gathers ? begin + spec.group_ranks : n;
+        const std::size_t begin = gathers ? first : 0, end = gathers ? begin + spec.group_ranks : n;
         for (std::size_t member = begin; member < end; ++member)
           terms.push_back(bits(0, member, (from + r) * columns + i));
         return static_cast<std::uint32_t>(reduced(type, ReduceOp::sum, terms));
@@ -104,18 +98,7 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
   }
 
   detail::NormedCrossingWork work{
-      .shards = {.partition = {.shards = {.counts = spec.counts.data(),
-                                          .ranks = static_cast<std::uint32_t>(n),
-                                          .sharding = Sharding::none,
-                                          .padding = spec.padding,
-                                          .slot_rows = kSlotRows,
-                                          .slots = spec.slots.data(),
-                                          .own_padded = false,
-                                          .own_rows = own_rows,
-                                          .whole_rows = all_slots},
-                               .group_ranks = spec.group_ranks,
-                               .gathers = gathers,
-                               .own_rows = gathers ? group_rows : group_slots},
+      .shards = {.partition = partition_of(spec, neighbours, me, gathers, own_rows),
                  .slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs,
                  .one_hop_packs = spec.one_hop ? world_.channel(spec.group, rank).layout.one_shot_packs : 0,
                  .input = memory + input,
@@ -123,30 +106,11 @@ void AllReduceProgram::fill_normed_crossing(unsigned call, unsigned rank) {
                  .row_bytes = row,
                  .input_stride = row,
                  .output_stride = 0},
-      .norm = {.input = memory + input,
-               .residual = form.residual ? memory + residual : nullptr,
-               .residual_output = memory + residual_output,
-               .gamma = memory + gamma,
-               .output = form.output ? memory + output : nullptr,
-               .fp8 = reinterpret_cast<std::uint8_t*>(memory + fp8),
-               .scales = memory + scales,
-               .scale = reinterpret_cast<const float*>(memory + fixed),
-               .input_stride = packs,
-               .residual_stride = packs,
-               .residual_output_stride = packs,
-               .output_stride = form.output ? packs : 0,  // as in production
-               .fp8_stride = packs,
-               .scale_row_stride = form.apart ? 1 : groups,
-               .scale_group_stride = form.apart ? outputs : 1,
-               .rows = 1,
-               .row_packs = static_cast<std::uint32_t>(packs),
-               .inverse_columns = 1.0f / static_cast<float>(columns),
-               .epsilon = 1e-5f,
-               .gamma_plus_one = form.gamma_plus_one,
-               .scaling = form.scaling,
-               .power_of_two = form.power_of_two,
-               .floor = form.floor},
+      .norm = norm_work(form, columns,
+                        {memory, input, residual, residual_output, gamma, output, fp8, scales, fixed, packs, outputs}),
       .shape = {}};
+  work.norm.rows = 1;
+  if (!form.output) work.norm.output_stride = 0;  // as in production
   work.shape = detail::shape_of(work.norm);
   t.kernel = find_normed_crossing_kernel({.query = {.type = type,
                                                     .size = static_cast<std::uint32_t>(n),

@@ -62,6 +62,14 @@ OF_SIMULATOR = re.compile(r"(src|apps/weft)/(sim(ulate)?/|(.*/)?sim_[^/]*$)")
 ORACLE = "oracle/"
 ORACLE_INCLUDE = re.compile(r'^\s*#\s*include\b(?!\s*("oracle/\w+\.hpp"|<\w+>)\s*$)')
 
+# An algorithm is a header of a room that takes a team. Of source files only those of an executor see one, in a room: a
+# folder with a list of instances. A partition says whose rows lie where, which hosts ask, too: its team shares a table.
+ALGORITHM_HOME = re.compile(r"src/(ops/.*|comm)/(?!sim_)[^/]*\.hpp$")
+TAKES_TEAM = re.compile(r"\bauto& team\b|\bT& team\b|<[^<>]*\bTeam \w+")
+PARTITION = re.compile(r"_partition\.hpp$")
+OTHER_RANKS = re.compile(r"\bteam_?(\.|->)(store|load|put|get|exchange|fence|await|commit)\w*[(<]")
+OF_EXECUTOR = re.compile(r"(.*/)?(cpu|cuda|sim)_[^/]*$")
+
 # Code that a page shows is code that is compiled.
 EXCERPT = re.compile(r"^// begin: (\S+)\n(.*?)^// end: \1$", re.MULTILINE | re.DOTALL)
 
@@ -98,6 +106,8 @@ def breaches(path, text):
     rules = []
     if NEUTRAL.match(name):
         rules += NEUTRAL_RULES
+    if PARTITION.search(name):
+        rules.append((OTHER_RANKS, "a partition touches memory that other ranks reach"))
     if name != ASM_HOME:
         rules.append((ASM, f"inline assembly outside {ASM_HOME}"))
     if name.startswith(("src/", "include/")):
@@ -214,6 +224,40 @@ def arrow_rules(name, own, include, quoted, folders, public):
         yield "includes the simulator"
 
 
+def include_graph(texts):
+    """{file: [(line, file that it includes)]} of the project's files."""
+    files = {path.as_posix() for path in texts}
+    graph = {}
+    for path, text in texts.items():
+        graph[path.as_posix()] = [
+            (number, place) for number, include, _ in (included(text) if path.suffix in CPP else [])
+            for place in (f"src/{include}", f"apps/weft/{include}", PUBLIC + include) if place in files]
+    return graph
+
+
+def algorithm_breaches(texts):
+    """(path, line, rule) for source files from which includes lead to an algorithm, though no executor compiles them."""
+    graph = include_graph(texts)
+    algorithms = {path.as_posix() for path, text in texts.items()
+                  if ALGORITHM_HOME.match(path.as_posix()) and not PARTITION.search(path.as_posix())
+                  and TAKES_TEAM.search(without_comments(text))}
+    rooms = {path.parent for path in texts if path.name.endswith("_instances.hpp")}
+    nearest = {name: name for name in algorithms}  # an algorithm that includes lead to
+
+    def leads_to(name):
+        if name not in nearest:
+            nearest[name] = None  # of a circle
+            nearest[name] = next(filter(None, (leads_to(place) for _, place in graph[name])), None)
+        return nearest[name]
+
+    for path in texts:
+        sees = OF_EXECUTOR.match(path.as_posix()) and path.parent in rooms
+        if path.suffix in {".cpp", ".cu"} and path.as_posix().startswith(("src/", "apps/")) and not sees:
+            for number, place in graph[path.as_posix()]:
+                if leads_to(place):
+                    yield path, number, f"{leads_to(place)} is an algorithm: only an executor's files in rooms see it"
+
+
 # Every seeded bug is named, in italics, by the rule of a protocol that it breaks. It stands for a kind of bugs that
 # RELIABILITY lists; a kind without a bug has a reason there.
 MUTANTS = Path("tests/sim/mutants.json")
@@ -273,6 +317,7 @@ def main():
     public = public_rooms(texts, folders)
     found += undefined_breaches(texts, folders)
     found += [(path, *breach) for path, text in texts.items() for breach in arrow_breaches(path, text, folders, public)]
+    found += algorithm_breaches(texts)
     found += mutant_breaches([mutant for table in (MUTANTS, DEEP_MUTANTS)
                               for mutant in json.loads(table.read_text(encoding="utf-8"))],
                              {page: page.read_text(encoding="utf-8") for page in PROTOCOLS},

@@ -56,6 +56,8 @@ BAD = [
     (LIBRARY, "std::signal(SIGTERM, SIG_IGN);", "signal handler"),
     (LIBRARY, "sigaction(SIGTERM, &action, nullptr);", "signal handler"),
     ("include/weft/new.hpp", "inline void stop() { exit(0); }", "ends the process"),
+    ("src/ops/moves/new_partition.hpp", "team.store(address, pack);", "a partition touches memory"),
+    ("src/ops/moves/new_partition.hpp", "return team_->load_acquire(address);", "a partition touches memory"),
 ]
 
 GOOD = [
@@ -80,6 +82,8 @@ GOOD = [
     (PTX, 'asm volatile("griddepcontrol.wait;" ::: "memory");'),
     ("apps/weft/new.cpp", "std::exit(1);"),
     ("tests/comm/new_test.cpp", "::_exit(1);"),
+    ("src/ops/moves/new_partition.hpp", "team.share(0, word);"),
+    (ALGORITHM, "team.store(address, pack);"),
 ]
 
 
@@ -159,6 +163,40 @@ PUBLIC = {
     "src/base/pack.cpp": '#include "base/pack.hpp"\n#include "weft/moves.hpp"\n',
 }
 
+# Files with their text. `{}` is a file that may include an algorithm or not.
+ROOM = {
+    "src/ops/moves/move.hpp": "template <Team T>\nvoid move(T& team);",
+    "src/ops/moves/move_all.hpp": '#include "ops/moves/move.hpp"\nstruct MoveAll {};',
+    "src/ops/moves/row_partition.hpp": "template <Team T>\nbool prepare(T& team);",
+    "src/ops/moves/move_work.hpp": '#include "ops/moves/row_partition.hpp"\n// template <Team T>\n',
+    "src/ops/moves/move_instances.hpp": '#include "ops/moves/move_all.hpp"',
+    "src/ops/moves/sim_moves.hpp": "template <Team T>\nvoid run(T& team);",
+    "src/comm/rejection.hpp": "void reject(auto& team);",
+    "src/comm/rejection_instances.hpp": '#include "comm/rejection.hpp"',
+    "src/protocol/session.hpp": "template <Team T>\nvoid begin(T& team);",
+}
+# Source file, its include, and the algorithm to which that leads; none if it is allowed.
+SEEN = [
+    ("src/ops/moves/moves.cpp", "ops/moves/move.hpp", "src/ops/moves/move.hpp"),
+    ("src/ops/moves/moves.cpp", "ops/moves/move_all.hpp", "src/ops/moves/move.hpp"),
+    ("src/ops/moves/moves.cpp", "ops/moves/move_instances.hpp", "src/ops/moves/move.hpp"),
+    ("src/ops/moves/moves.cpp", "ops/moves/move_work.hpp", None),
+    ("src/ops/moves/moves.cpp", "ops/moves/sim_moves.hpp", None),
+    ("src/ops/moves/moves.cpp", "protocol/session.hpp", None),
+    ("src/ops/all_kernels.cpp", "ops/moves/move_instances.hpp", "src/ops/moves/move.hpp"),
+    ("src/ops/cpu_all.cpp", "ops/moves/move_instances.hpp", "src/ops/moves/move.hpp"),
+    ("src/ops/moves/cpu_move.cpp", "ops/moves/move_instances.hpp", None),
+    ("src/ops/moves/cuda_move.cu", "ops/moves/move_instances.hpp", None),
+    ("src/ops/moves/sim_moves.cpp", "ops/moves/move_instances.hpp", None),
+    ("src/ops/moves/move.cu", "ops/moves/move_instances.hpp", "src/ops/moves/move.hpp"),
+    ("src/comm/call.cpp", "comm/rejection.hpp", "src/comm/rejection.hpp"),
+    ("src/comm/cpu_rejection.cpp", "comm/rejection_instances.hpp", None),
+    ("src/fabric/cpu_fabric.cpp", "ops/moves/move_all.hpp", "src/ops/moves/move.hpp"),
+    ("src/c/moves.cpp", "ops/moves/move_all.hpp", "src/ops/moves/move.hpp"),
+    ("apps/weft/bench/bench.cpp", "ops/moves/move_all.hpp", "src/ops/moves/move.hpp"),
+    ("tests/core/move_test.cpp", "ops/moves/move_all.hpp", None),
+]
+
 
 class Rules(unittest.TestCase):
     def rules_broken(self, name, line):
@@ -185,6 +223,25 @@ class Rules(unittest.TestCase):
                 found = list(lint.arrow_breaches(Path(name), f"#pragma once\n{line}\n", folders, public))
                 self.assertEqual(len(found), 0 if rule is None else 1)
                 self.assertTrue(rule is None or rule in found[0][1], f"says something else: {found}")
+
+    def test_hosts_see_no_algorithm(self):
+        for name, include, algorithm in SEEN:
+            with self.subTest(name=name, include=include):
+                texts = {Path(file): text for file, text in {**ROOM, name: f'\n#include "{include}"\n'}.items()}
+                found = [(path.as_posix(), line, rule.split()[0]) for path, line, rule in lint.algorithm_breaches(texts)]
+                self.assertEqual(found, [(name, 2, algorithm)] if algorithm else [])
+
+    def test_every_room_has_algorithms(self):
+        """Else the rule would not know them any more. Here each list of instances is one that a host includes."""
+        root = Path(lint.__file__).parents[1]
+        texts = {path.relative_to(root): path.read_text(encoding="utf-8")
+                 for path in root.glob("src/**/*") if path.suffix in lint.CPP}
+        lists = [path for path in texts if path.name.endswith("_instances.hpp")]
+        self.assertGreater(len(lists), 10)
+        for path in lists:
+            host = Path("src/fabric/new.cpp")
+            texts[host] = f'#include "{path.relative_to("src").as_posix()}"\n'
+            self.assertTrue(any(broken == host for broken, _, _ in lint.algorithm_breaches(texts)), path)
 
     def test_a_function_of_a_public_header_has_a_folder(self):
         folders = lint.drawn_folders(DRAWING)

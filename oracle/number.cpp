@@ -73,6 +73,19 @@ std::uint8_t round_to_e4m3(double value) {
   return static_cast<std::uint8_t>(sign | bits);
 }
 
+RightBits right_in_f32(double value, double slack) {
+  const Format f32 = format_of(Type::f32);
+  const double magnitude = std::fabs(value), least = std::max(magnitude - slack, 0.0);
+  return {round_to(f32, std::copysign(least, value)), round_to(f32, std::copysign(magnitude + slack, value))};
+}
+
+RightBits rounded_again(Format format, RightBits f32) {
+  const auto round = [&](std::uint64_t bits) {
+    return round_to(format, value_of(format_of(Type::f32), static_cast<std::uint32_t>(bits)));
+  };
+  return {round(f32.nearest), round(f32.farthest)};
+}
+
 // Sizes as constants, of which the compiler makes plain loads and stores.
 std::uint64_t get(std::span<const std::byte> tensor, Type type, std::size_t index) {
   const std::size_t size = bytes_of(type);

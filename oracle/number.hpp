@@ -57,6 +57,18 @@ std::uint32_t round_to(Format format, double value);
 // e4m3 has no infinities: larger numbers become ±448, and every NaN 0x7f.
 std::uint8_t round_to_e4m3(double value);
 
+// The bits that are right for a number. If a rule leaves a choice, they are those of several numbers with one sign: of
+// the nearest to zero, the farthest, and all between.
+struct RightBits {
+  std::uint64_t nearest, farthest;
+  constexpr bool contain(std::uint64_t bits) const { return nearest <= bits && bits <= farthest; }
+  constexpr bool operator==(const RightBits&) const = default;
+};
+// Of f32, for a number that is off by `slack` at most before it is rounded.
+RightBits right_in_f32(double value, double slack);
+// … when a number of f32 is rounded once more.
+RightBits rounded_again(Format format, RightBits f32);
+
 // Element `index` of a tensor, little endian. put() takes as many low bits as an element has.
 std::uint64_t get(std::span<const std::byte> tensor, Type type, std::size_t index);
 void put(std::span<std::byte> tensor, Type type, std::size_t index, std::uint64_t bits);

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "numeric/element_map.hpp"
+#include "oracle/columns.hpp"
 #include "oracle/number.hpp"
 #include "support/bytes.hpp"
 #include "support/guarded.hpp"
@@ -50,22 +51,8 @@ void check(bool good, const ColumnCase& c, fmt::format_string<T...> message, T&&
   if (!good) ensure(false, describe(c) + ": " + fmt::format(message, std::forward<T>(values)...));
 }
 
-// The output's element for one of the input: in `low` and `high` the least and the largest that is right.
-void changed(const ColumnCase& c, std::uint64_t bits, std::uint64_t& low, std::uint64_t& high) {
-  const oracle::Format from = oracle::format_of(c.type);
-  const oracle::Format to = oracle::format_of(c.output_f32 ? DataType::f32 : c.type);
-  const oracle::Format f32 = oracle::format_of(DataType::f32);
-  const double x = oracle::value_of(from, static_cast<std::uint32_t>(bits));
-  const double scaled = oracle::value_of(f32, oracle::round_to(f32, x * c.scale));
-  if (c.soft_cap == 0 || std::isnan(scaled)) {
-    low = high = oracle::round_to(to, scaled);
-    return;
-  }
-  const double exact = c.soft_cap * std::tanh(scaled / c.soft_cap);
-  // 2.5 units of tanh, and half a unit for each of the factor and the two products.
-  const double slack = std::abs(exact) * 4 * 0x1p-23;
-  low = oracle::round_to(to, exact - slack);
-  high = oracle::round_to(to, exact + slack);
+oracle::ColumnChange change_of(const ColumnCase& c) {
+  return {.from = c.type, .to = c.output_f32 ? DataType::f32 : c.type, .scale = c.scale, .soft_cap = c.soft_cap};
 }
 
 // The bits that every rank must have, on CPUs and GPUs: those of the library's function on this CPU.
@@ -307,12 +294,10 @@ void make_column_call(const Group& group, const PreparedColumns& prepared, const
 
 void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> output) {
   const ColumnCase& c = prepared.c;
-  const bool changes = c.output_f32 || c.scale != 1.0f || c.soft_cap != 0;
-  const bool bits_stay = !changes || (c.type == DataType::f32 && c.scale == 1.0f && c.soft_cap == 0);
-  if (bits_stay && same_bytes(output, prepared.expected)) return;
+  const oracle::ColumnChange change = change_of(c);
+  if (change.keeps_bits() && same_bytes(output, prepared.expected)) return;
   const auto [columns, input_stride, output_stride, element, wide] = shape_of(c, prepared.ranks);
   const std::size_t stride = std::max<std::size_t>(output_stride, 1);
-  const DataType to = c.output_f32 ? DataType::f32 : c.type;
   for (std::size_t at = 0; at < prepared.expected.size();) {
     const std::size_t in = at - prepared.output_begin, column = at >= prepared.output_begin ? in / wide % stride : 0;
     const bool inside = at >= prepared.output_begin && in < prepared.taken.size() * stride * wide && column < columns;
@@ -321,19 +306,12 @@ void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> 
       ++at;
       continue;
     }
-    const std::uint64_t got = oracle::get(output.subspan(at), to, 0);
+    const std::uint64_t got = oracle::get(output.subspan(at), change.to, 0);
     const std::uint64_t sent = oracle::get(std::span(prepared.expected).subspan(at), c.type, 0);
-    std::uint64_t low = sent, high = sent;
-    if (!bits_stay) changed(c, sent, low, high);
-    bool good = got == low || got == high;
-    if (!good && low != high) {
-      const auto value = [&](std::uint64_t bits) {
-        return oracle::value_of(oracle::format_of(to), static_cast<std::uint32_t>(bits));
-      };
-      good = value(low) <= value(got) && value(got) <= value(high);
-    }
-    if (!bits_stay) good = good && got == changed_here(c, sent);
-    check(good, c, "row {} column {} is {:x} and not {:x}", in / wide / stride, column, got, low);
+    const oracle::RightBits right = oracle::changed_element(change, sent);
+    const bool same = change.keeps_bits() || got == changed_here(c, sent);
+    check(same && right.contain(got), c, "row {} column {} is {:x} and not {:x}", in / wide / stride, column, got,
+          right.nearest);
     at += wide;
   }
 }

@@ -1,10 +1,13 @@
 #include "support/moe_layers.hpp"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
-#include <cstring>
 
+#include "oracle/activation.hpp"
 #include "oracle/fp8.hpp"
+#include "oracle/moe.hpp"
 #include "oracle/number.hpp"
 #include "support/bytes.hpp"
 #include "support/layer_weight.hpp"
@@ -172,20 +175,18 @@ void CpuLayer::gemm(const ExpertGemm& of) {
 }
 
 void CpuLayer::check_middle() const {
+  MoeExchangeArgs like;
+  like.cast = args_.down_cast;
+  const oracle::Scales scales = oracle::MoeRules(like).scales;
   for (std::uint32_t local = 0; local < made_.size(); ++local) {
     for (const Made& made : made_[local]) {
+      const std::vector<oracle::RightBits> row =
+          args_.down_cast == RowCast::none ? oracle::activated_row(DataType::bf16, made.gate_up)
+                                           : oracle::activated_row(DataType::bf16, made.gate_up, kScaleColumns, scales);
       for (std::uint32_t i = 0; i < kLayerMiddle; ++i) {
-        const double gate = oracle::number_at(made.gate_up, DataType::bf16, i);
-        const double wanted =
-            gate / (1 + std::exp(-gate)) * oracle::number_at(made.gate_up, DataType::bf16, kLayerMiddle + i);
-        float got = 0;
-        std::memcpy(&got, made.middle.data() + i * sizeof(got), sizeof(got));
-        // A unit in the last place of bf16; or of e4m3, or of the smallest numbers that its scale leaves.
-        const double most = args_.down_cast == RowCast::none ? 0x1p-8 : 0x1p-4;
-        const double least = args_.down_cast == RowCast::none ? 1e-37 : 0.05;
-        ensure(std::abs(got - wanted) <= most * std::abs(wanted) + least,
-               "column " + std::to_string(i) + " of the activation is " + std::to_string(got) + ", not " +
-                   std::to_string(wanted));
+        const std::uint64_t got = oracle::get(made.middle, DataType::f32, i);
+        ensure(row[i].contain(got), fmt::format("column {} of the activation is {:x}, not {:x} to {:x}", i, got,
+                                                row[i].nearest, row[i].farthest));
       }
     }
   }

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "bench/bench_outputs.hpp"
 #include "bench/place_columns.hpp"
 #include "bench/rank_bench.hpp"
 #include "comm/state.hpp"
-#include "oracle/number.hpp"
+#include "oracle/columns.hpp"
 #include "weft/columns.hpp"
 
 namespace weft::cli {
@@ -56,7 +55,6 @@ class LogitsMeasurement final : public RankBench {
 
  private:
   std::size_t shard_bytes(const Point& point) const { return shard_ * size_of(point.type); }
-  bool changes() const { return form_.output_f32 || form_.scale != 1.0f || form_.soft_cap != 0; }
   DataType type_of_output(const Point& point) const { return form_.output_f32 ? DataType::f32 : point.type; }
   bool goes_straight(const Point& point) const {
     const bool as_wide = size_of(type_of_output(point)) == size_of(point.type);
@@ -190,6 +188,8 @@ class LogitsMeasurement final : public RankBench {
                            .pattern = args_.data,
                            .rank = seat.rank(),
                            .ranks = ranks_.world_size()});
+    const oracle::ColumnChange change{
+        .from = point.type, .to = type_of_output(point), .scale = form_.scale, .soft_cap = form_.soft_cap};
     const auto vocabulary = static_cast<std::size_t>(form_.vocabulary), size = size_of(point.type);
     std::vector<std::byte> sent(input_elements(point) * size);
     for (std::size_t from = 0; from * shard_ < vocabulary; ++from) {
@@ -199,29 +199,17 @@ class LogitsMeasurement final : public RankBench {
       const std::size_t begin = all ? 0 : first_row(seat, point);
       for (std::size_t row = begin; row < begin + (all ? all_rows(point) : own_rows(seat, point)); ++row) {
         const std::size_t at = (row - begin) * vocabulary + first;
-        if (!changes() || is_peer(point.contender)) {
+        if (change.keeps_bits() || is_peer(point.contender)) {
           if (std::memcmp(mine.host.data() + at * size, sent.data() + row * shard_ * size, width * size) == 0) continue;
           return fmt::format("row {}: the columns of rank {} have other bytes", row, from);
         }
         for (std::size_t i = 0; i < width; ++i)
-          if (!is_near(point, mine.host, at + i, sent, row * shard_ + i))
+          if (const auto bits = oracle::get(sent, point.type, row * shard_ + i);
+              !oracle::changed_element(change, bits).contain(oracle::get(mine.host, change.to, at + i)))
             return fmt::format("row {}, column {}: not what rank {} sent, scaled and capped", row, first + i, from);
       }
     }
     return {};
-  }
-
-  // Within four units of f32, then rounded to the output's type.
-  bool is_near(const Point& point, std::span<const std::byte> got, std::size_t at, std::span<const std::byte> sent,
-               std::size_t from) const {
-    const DataType type = type_of_output(point);
-    const oracle::Format format = oracle::format_of(type);
-    const double scaled = oracle::number_at(sent, point.type, from) * form_.scale;
-    const double exact = form_.soft_cap == 0 ? scaled : form_.soft_cap * std::tanh(scaled / form_.soft_cap);
-    const double slack = std::abs(exact) * 4 * 0x1p-23 + 0x1p-149;
-    const double found = oracle::number_at(got, type, at);
-    return oracle::value_of(format, oracle::round_to(format, exact - slack)) <= found &&
-           found <= oracle::value_of(format, oracle::round_to(format, exact + slack));
   }
 
   LogitsForm form_;

@@ -150,17 +150,11 @@ TEST(MessageFaults, APeerThatNeverComesIsNamedAfterTheDeadline) {
   for (const std::size_t bytes : {std::size_t{8}, kMoreThanTheBuffers}) {
     for (const bool sends : {false, true}) {
       if (sends && bytes == 8) continue;  // the buffers take it
-      Move lonely{.kind = Kind::messages, .letters = {{.from = 1, .to = 0, .bytes = bytes}}};
-      if (sends) std::swap(lonely.letters[0].from, lonely.letters[0].to);
+      const Move lonely = lonely_letter(bytes, sends);
       const auto endings = run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int rank) {
         if (rank == 0) run_on_cpu_rank(communicator, lonely);
       });
-      EXPECT_EQ(endings[1].what, "");
-      expect_fault(endings[0], {Errc::timeout}, describe(lonely));
-      if (!endings[0].error) continue;
-      EXPECT_EQ(endings[0].error->fault().peer, 1) << endings[0].what;
-      expect_says(endings[0].what,
-                  fmt::format("{} {} bytes {} rank 1", sends ? "send" : "receive", bytes, sends ? "to" : "from"));
+      expect_lonely_found(endings, lonely);
     }
   }
 }

@@ -1,6 +1,7 @@
 // Crossings on GPU ranks: the CPU tests' cases, long ones on grids that differ, and one graph for every way.
 #include <gtest/gtest.h>
 
+#include "gpu/support/every_batch.hpp"
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/gpu_side.hpp"
 #include "gpu/support/graph.hpp"
@@ -50,7 +51,6 @@ TEST_P(GpuCrossings, OneGraphForEveryBatch) {
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     for (const Kind kind : {Kind::gather_sums, Kind::scatter_sums}) {
-      gpu.reset();
       const auto batch = [&](std::int32_t rows) {
         const Move move{.kind = kind,
                         .widths = {4096},
@@ -61,17 +61,7 @@ TEST_P(GpuCrossings, OneGraphForEveryBatch) {
                         .launch = world.launch()};
         return prepare(move, ranks, rank);
       };
-      const RankMove largest = batch(60);
-      GpuMove call(gpu, largest);
-      const Graph graph(gpu, [&] { call.call(communicator); });
-      for (const std::int32_t rows : {60, 0, 1, 59, 7}) {
-        const RankMove next = batch(rows);
-        call.fill(next);
-        graph.launch(gpu.stream());
-        gpu.synchronize();
-        call.check(next);
-        communicator.check();
-      }
+      one_graph_for_every_batch<GpuMove>(gpu, communicator, 60, batch);
     }
   }));
 }

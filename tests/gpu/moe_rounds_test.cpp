@@ -6,6 +6,7 @@
 
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/graph.hpp"
+#include "gpu/support/moe_replays.hpp"
 #include "support/moe_rounds.hpp"
 #include "support/ranks.hpp"
 
@@ -109,30 +110,23 @@ TEST_P(GpuMoeRounds, GraphsOnTwoStreamsWithOtherRoutings) {
 
 // A wait of a round that is replayed without the one before.
 TEST(GpuMoeInRounds, GraphsOutOfTurnAreFound) {
-  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   const Division division{2, 2};
-  GpuWorld world = make_gpu_world(2, gpu_config(std::chrono::seconds(5)));
-  for (const Ending& ending : run_gpu_world(world, [&](Communicator&communicator, GpuRank&gpu, int) {
-         const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
-         GpuMoe moe(gpu, communicator, exchange, world.launch());
-         moe.fill(p);
-         DispatchArgs args = moe.dispatch_args(p, gpu.stream(), true);
-         args.rounds = rounds_of(division);
-         DispatchHandle handle;
-         const Graph send(gpu, [&] { handle = exchange.dispatch_send(args); });
-         const Graph first(gpu, [&] { exchange.dispatch_wait(handle, args); });
-         args.round = 1;
-         const Graph second(gpu, [&] { exchange.dispatch_wait(handle, args); });
-         send.launch(gpu.stream());
-         first.launch(gpu.stream());
-         second.launch(gpu.stream());
-         moe.check_dispatch(p);
-         send.launch(gpu.stream());
-         second.launch(gpu.stream());
-         moe.check_dispatch(p);
-       })) {
-    expect_fault(ending, {Errc::overlap, Errc::peer_failed}, "a round out of turn");
-  }
+  const auto replay = [&](GpuRank& gpu, const MoeExchange& exchange, DispatchArgs args, auto check) {
+    args.rounds = rounds_of(division);
+    DispatchHandle handle;
+    const Graph send(gpu, [&] { handle = exchange.dispatch_send(args); });
+    const Graph first(gpu, [&] { exchange.dispatch_wait(handle, args); });
+    args.round = 1;
+    const Graph second(gpu, [&] { exchange.dispatch_wait(handle, args); });
+    send.launch(gpu.stream());
+    first.launch(gpu.stream());
+    second.launch(gpu.stream());
+    check();
+    send.launch(gpu.stream());
+    second.launch(gpu.stream());
+    check();
+  };
+  expect_out_of_turn("a round out of turn", replay);
 }
 
 }  // namespace

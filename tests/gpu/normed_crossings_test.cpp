@@ -2,6 +2,7 @@
 // for every batch.
 #include <gtest/gtest.h>
 
+#include "gpu/support/every_batch.hpp"
 #include "gpu/support/gpu_normed_crossing.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/ranks.hpp"
@@ -73,7 +74,6 @@ TEST_P(GpuNormedCrossings, OneGraphForEveryBatch) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     for (const bool gathers : {true, false}) {
       for (const bool casts : {false, true}) {
-        gpu.reset();
         const auto batch = [&](std::int32_t rows) {
           NormedCrossing c{.gathers = gathers,
                            .counts = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), rows),
@@ -88,17 +88,7 @@ TEST_P(GpuNormedCrossings, OneGraphForEveryBatch) {
                                     .launch = world.launch()}};
           return prepare(c, ranks, rank);
         };
-        const RankNormedCrossing largest = batch(40);
-        GpuNormedCrossing call(gpu, largest);
-        const Graph graph(gpu, [&] { call.call(communicator); });
-        for (const std::int32_t rows : {40, 0, 1, 39, 7}) {
-          const RankNormedCrossing next = batch(rows);
-          call.fill(next);
-          graph.launch(gpu.stream());
-          gpu.synchronize();
-          call.check(next);
-          communicator.check();
-        }
+        one_graph_for_every_batch<GpuNormedCrossing>(gpu, communicator, 40, batch);
       }
     }
   }));

@@ -132,6 +132,20 @@ void expect_unequal_found(const std::vector<Ending>& endings, const std::string&
   EXPECT_GE(mismatches, 1) << what;
 }
 
+Move lonely_letter(std::size_t bytes, bool sends) {
+  return {.kind = Kind::messages, .letters = {{.from = sends ? 0 : 1, .to = sends ? 1 : 0, .bytes = bytes}}};
+}
+
+void expect_lonely_found(const std::vector<Ending>& endings, const Move& lonely) {
+  EXPECT_EQ(endings[1].what, "");
+  expect_fault(endings[0], {Errc::timeout}, describe(lonely));
+  if (!endings[0].error) return;
+  EXPECT_EQ(endings[0].error->fault().peer, 1) << endings[0].what;
+  const Letter& letter = lonely.letters.front();
+  expect_says(endings[0].what, fmt::format("{} {} bytes {} rank 1", letter.from == 0 ? "send" : "receive", letter.bytes,
+                                           letter.from == 0 ? "to" : "from"));
+}
+
 std::vector<RejectedMove> rejected_messages(std::byte* memory, Device device) {
   std::vector<RejectedMove> all;
   const auto add = [&](const std::string& part, std::vector<Send> sends, std::vector<Receive> receives,

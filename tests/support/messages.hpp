@@ -42,6 +42,11 @@ std::vector<UnequalLetters> unequal_letters();
 // One of the two ranks found the difference, or both, and named the other one, which was told at least.
 void expect_unequal_found(const std::vector<Ending>& endings, const std::string& what);
 
+// A message that rank 0 sends to rank 1, or receives from it, which makes no call.
+Move lonely_letter(std::size_t bytes, bool sends);
+// Rank 0 alone ended with the deadline, and named the peer and the message.
+void expect_lonely_found(const std::vector<Ending>& endings, const Move& lonely);
+
 // Impossible messages, of three ranks. `memory`: 8192 bytes that a call could use.
 std::vector<RejectedMove> rejected_messages(std::byte* memory, Device device);
 

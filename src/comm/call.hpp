@@ -1,5 +1,6 @@
 // The path of a call, the same for every operation. It rejects calls that cannot be made, plans the others, notes them,
-// and hands their steps on. A call that succeeds formats no words and takes no memory.
+// and hands their steps on. A call that succeeds formats no words and takes no memory. NCCL, and the watch over its
+// calls (fabric/call_watch.hpp), may.
 //
 // An operation describes one call of its own by a class (`Op`):
 //   static constexpr const char* kRange   "weft::all_reduce": its range in profilers, and behind "weft::" its name

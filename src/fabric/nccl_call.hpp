@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <variant>
-#include <vector>
 
 #include "base/call_words.hpp"
 #include "weft/types.hpp"
@@ -48,14 +48,15 @@ struct NcclBroadcast {
   std::size_t bytes;
   int root;
 };
-// This rank's messages, all at once. Both sides leave out those without bytes.
+// This rank's messages, all at once, in memory of the caller's. Both sides leave out those without bytes.
 struct NcclMessage {
   int peer;
   void* data;
   std::size_t bytes;
+  bool sends;
 };
 struct NcclMessages {
-  std::vector<NcclMessage> sends, receives;
+  std::span<const NcclMessage> all;
 };
 struct NcclBarrier {};
 

@@ -62,12 +62,12 @@ struct Enqueue {
   ncclResult_t operator()(const NcclMessages& w) const {
     ncclResult_t result = nccl().group_start();
     if (result != ncclSuccess) return result;
-    const auto add = [&](auto function, const auto& message) {
-      if (message.bytes == 0 || (result != ncclSuccess && result != ncclInProgress)) return;
-      result = function(message.data, message.bytes, ncclChar, message.peer, comm, stream);
-    };
-    for (const NcclMessage& message : w.sends) add(nccl().send, message);
-    for (const NcclMessage& message : w.receives) add(nccl().recv, message);
+    for (const NcclMessage& message : w.all) {
+      if (message.bytes == 0) continue;
+      if (result != ncclSuccess && result != ncclInProgress) break;
+      result = message.sends ? nccl().send(message.data, message.bytes, ncclChar, message.peer, comm, stream)
+                             : nccl().recv(message.data, message.bytes, ncclChar, message.peer, comm, stream);
+    }
     const ncclResult_t ended = nccl().group_end();
     return result == ncclSuccess || result == ncclInProgress ? ended : result;
   }
@@ -85,7 +85,7 @@ NcclGroups::NcclGroups(const Args& args) : args_(args) {
 
 NcclGroups::~NcclGroups() {
   watch_.reset();
-  for (const auto& [group, comm] : comms_) {
+  for (const ncclComm_t comm : comms_) {
     if (comm != nullptr && comm != args_.lent && !stuck_) static_cast<void>(nccl().comm_destroy(comm));
   }
 }
@@ -102,18 +102,18 @@ void NcclGroups::split(int group, int color) {
   ncclComm_t comm = nullptr;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  const ncclComm_t world = comms_.at(0);
+  const ncclComm_t world = at(0);
   const auto lock = alone();
   const ncclResult_t result =
       nccl().comm_split(world, color < 0 ? NCCL_SPLIT_NOCOLOR : color, args_.rank, &comm, &config);
   settle_nccl(result, world, "ncclCommSplit", args_.setup_deadline);
   if (comm != nullptr) settle_nccl(ncclSuccess, comm, "ncclCommSplit", args_.setup_deadline);
-  comms_[group] = comm;
+  comms_.at(index_of(group)) = comm;
 }
 
 void NcclGroups::try_out(int group, std::int32_t* data, std::size_t count, cudaStream_t stream) {
   serves_ = true;
-  const ncclComm_t comm = comms_.at(group);
+  const ncclComm_t comm = at(group);
   const Deadline deadline(args_.setup_deadline / 2);
   ncclResult_t result = ncclSuccess;
   {
@@ -141,11 +141,11 @@ void NcclGroups::try_out(int group, std::int32_t* data, std::size_t count, cudaS
 }
 
 void NcclGroups::call(const NcclCall& call) {
-  const ncclComm_t comm = comms_.at(call.group);
+  const ncclComm_t comm = at(call.group);
   WatchedCall watched{.group = call.group, .words = call.words};
   {
     const std::scoped_lock lock(mutex_);
-    watched.number = ++served_[call.group];
+    watched.number = ++served_.at(index_of(call.group));
     last_ = watched;
   }
   serves_ = true;
@@ -194,7 +194,7 @@ bool NcclGroups::close() {
     stuck_ |= !watch_->idle();
   }
   // A communicator that is being revoked must not be destroyed yet.
-  for (const auto& [group, comm] : comms_) {
+  for (const ncclComm_t comm : comms_) {
     if (comm == nullptr || comm == args_.lent || !revoked()) continue;
     stuck_ |= settle(comm, ncclInProgress, Deadline(kGrace)) == ncclInProgress;
   }
@@ -241,7 +241,7 @@ void NcclGroups::ask_for_errors() {
   if (ended_ || !serves_) return;
   const std::unique_lock lock(comms_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;  // another thread that calls NCCL now asks, too
-  for (const auto& [group, comm] : comms_) {
+  for (const ncclComm_t comm : comms_) {
     if (comm == nullptr || comm == args_.lent) continue;
     ncclResult_t result = ncclSuccess;
     if (nccl().comm_get_async_error(comm, &result) != ncclSuccess || result == ncclSuccess ||
@@ -261,7 +261,7 @@ void NcclGroups::ask_for_errors() {
 void NcclGroups::revoke() {
   const std::scoped_lock lock(comms_mutex_);
   if (std::exchange(revoked_, true)) return;
-  for (const auto& [group, comm] : comms_) {
+  for (const ncclComm_t comm : comms_) {
     if (comm == nullptr || comm == args_.lent) continue;
     const ncclResult_t result = nccl().comm_revoke(comm, NCCL_REVOKE_DEFAULT);
     if (result != ncclSuccess && result != ncclInProgress) logger().warn("{}", in_words(comm, result));

@@ -7,10 +7,11 @@
 
 #include <nccl.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,7 +39,7 @@ class NcclGroups {
   // Collective; with the device current.
   void init(int size, const ncclUniqueId& id);
   void split(int group, int color);
-  ncclComm_t at(int group) const { return comms_.at(group); }
+  ncclComm_t at(int group) const { return comms_.at(index_of(group)); }
   // Adds up `count` i32 in place. Throws if that is not done within half of the host's deadline, so that peers that
   // wait for this rank's answer get the reason.
   void try_out(int group, std::int32_t* data, std::size_t count, cudaStream_t stream);
@@ -56,6 +57,7 @@ class NcclGroups {
   void keep() { stuck_ = true; }
 
  private:
+  static std::size_t index_of(int group) { return static_cast<std::size_t>(group); }
   ncclResult_t settle(ncclComm_t comm, ncclResult_t result, const Deadline& deadline);
   void note(HostFault fault);
   void note_error(ncclComm_t comm, ncclResult_t result, const WatchedCall& call);
@@ -65,7 +67,7 @@ class NcclGroups {
   CallWatch& watch();
 
   Args args_;
-  std::map<int, ncclComm_t> comms_;    // by group; null if this rank is not in it
+  std::array<ncclComm_t, kMaxGroups> comms_ = {};  // by group; null if this rank is not in it
   std::mutex comms_mutex_;             // NCCL takes one call at a time on a communicator, questions included
   std::atomic<bool> serves_ = false;   // NCCL serves calls of some group
   std::atomic<bool> aborted_ = false;  // even if NCCL serves none
@@ -75,7 +77,7 @@ class NcclGroups {
 
   std::mutex mutex_;  // guards the fields below
   std::optional<HostFault> fault_;
-  std::map<int, std::uint64_t> served_;  // calls, by group
+  std::array<std::uint64_t, kMaxGroups> served_ = {};  // calls, by group
   WatchedCall last_;
   std::unique_ptr<CallWatch> watch_;
 };

@@ -80,12 +80,11 @@ class MessageCall : public detail::GroupCall {
 
   bool wants_nccl() const { return false; }
   detail::NcclPlan by_nccl() const {
-    detail::NcclMessages work;
-    for (const Part& part : parts()) {
-      (part.sends ? work.sends : work.receives)
-          .push_back({part.peer, const_cast<void*>(part.data.data), part.data.row_bytes});
-    }
-    return {.name = name(), .work = std::move(work)};
+    thread_local std::vector<detail::NcclMessage> all;  // kept, as spare_parts()
+    all.clear();
+    for (const Part& part : parts())
+      all.push_back({part.peer, const_cast<void*>(part.data.data), part.data.row_bytes, part.sends});
+    return {.name = name(), .work = detail::NcclMessages{all}};
   }
 
   detail::CallName plan(bool) {

@@ -97,8 +97,9 @@ weft_code weft_send_receive(const weft_group* group, const weft_send_receive_arg
   return guarded([&] {
     const weft_send_receive_args full = whole(args);
     weft::SendReceiveArgs cpp = cpp_of(full);
-    std::vector<weft::Send> sends;
-    std::vector<weft::Receive> receives;
+    // The thread keeps this memory, so that only its largest call takes some.
+    thread_local std::vector<weft::Send> sends;
+    thread_local std::vector<weft::Receive> receives;
     cpp.sends = messages_of("sends", full.sends, full.send_count, sends);
     cpp.receives = messages_of("receives", full.receives, full.receive_count, receives);
     weft::send_receive(at("group", group).group, cpp);

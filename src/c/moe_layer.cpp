@@ -114,9 +114,11 @@ void call_back(const char* name, Function function, void* context, const Given& 
   throw Error(enumerator<Errc>(code), fmt::format("{} has returned code {}", name, static_cast<int>(code)));
 }
 
-GroupedGemm gemm_of(const char* name, weft_grouped_gemm given, void* context) {
-  if (given == nullptr) return {};
-  return [=](const ExpertGemm& gemm) { call_back<weft_expert_gemm>(name, given, context, gemm); };
+// It keeps two pointers: std::function has room for them, so a call takes no memory.
+template <weft_grouped_gemm weft_moe_layer_call::*kGemm>
+GroupedGemm gemm_of(const char* name, const weft_moe_layer_call& call) {
+  if (call.*kGemm == nullptr) return {};
+  return [name, &call](const ExpertGemm& gemm) { call_back<weft_expert_gemm>(name, call.*kGemm, call.context, gemm); };
 }
 SharedRows shared_of(weft_shared_rows given, void* context) {
   if (given == nullptr) return {};
@@ -141,8 +143,8 @@ weft_code run(Part part, const weft_moe_layer* layer, const weft_moe_layer_call*
   return guarded([&] {
     const weft_moe_layer_call full = whole(given);
     MoeLayerCall call = cpp_of(full);
-    call.up = gemm_of("up: the GEMM", full.up, full.context);
-    call.down = gemm_of("down: the GEMM", full.down, full.context);
+    call.up = gemm_of<&weft_moe_layer_call::up>("up: the GEMM", full);
+    call.down = gemm_of<&weft_moe_layer_call::down>("down: the GEMM", full);
     call.shared = shared_of(full.shared, full.context);
     call.observe = observer_of(full.observe, full.context);
     (at("layer", layer).layer.*part)(call);

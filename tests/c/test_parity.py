@@ -131,6 +131,11 @@ class Parity(unittest.TestCase):
         self.assertGreater(len(self.operations), 16)
         self.assertEqual({name for name in self.operations if not re.search(rf"\bweft_{name}\(", self.c)}, set())
 
+    def test_every_operation_has_a_small_call(self):
+        """`weft bench host` measures its cost, and a test counts its memory (tests/cli/host_cost_test.cpp)."""
+        calls = set(re.findall(r'"(\w+)"', text_of("apps/weft/bench/every_operation.cpp")))
+        self.assertEqual(self.operations - calls, {"send", "receive"})  # send_receive of one message
+
     def test_every_field_is_in_c(self):
         structs = structs_of(self.cpp)
         self.assertGreater(len(structs), 30)

@@ -49,7 +49,8 @@ Options of a communicator. All ranks must pass the same values, except `cuda_dev
 device: "automatic" (CUDA if this build and machine can, else CPU), "cpu" or "cuda".
 cuda_device: number of this rank's GPU; −1: LOCAL_RANK (from_environment), the rank (local), else the current device.
 deadline: seconds that one wait inside of an operation may last before the call fails with Errc.timeout; 0 or None: for
-    ever. It also applies to captured graphs. A wait of a tenth of it is logged as a warning; without one, of 30 s.
+    ever. It also applies to captured graphs. A wait of a tenth of it is logged as a warning while it goes on; without
+    one, a wait of 30 s.
 rendezvous_deadline: seconds that creation, split, acquire and every other meeting of the hosts may take.
 one_shot_bytes, two_shot_bytes: the largest message that these algorithms take in one piece. They decide the memory
     taken, which Communicator.memory tells. 0: chosen by device and number of ranks.

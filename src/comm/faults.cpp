@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "base/log.hpp"
 #include "comm/call.hpp"
 #include "comm/state.hpp"
-#include "fabric/fault_record.hpp"
 
 namespace weft::detail {
 
@@ -164,9 +162,7 @@ std::optional<CommunicatorState::Found> CommunicatorState::find_between_calls() 
 
 std::optional<CommunicatorState::Found> CommunicatorState::find_ending() const {
   const std::scoped_lock lock(mutex_);
-  const FaultRecord record = fabric_->record(kEnding);
-  warn_when_slow(record);
-  if (!ending_) ending_ = found_by_kernel(record);
+  if (!ending_) ending_ = found_by_kernel(fabric_->record(kEnding));
   if (!ending_) ending_ = found_by_host();
   return ending_;
 }
@@ -195,13 +191,6 @@ void CommunicatorState::forget_stale_replay() {
   const std::scoped_lock lock(mutex_);
   if (fabric_->record(kStaleReplay).complete != 0) fabric_->clear_record(kStaleReplay);
   stale_replay_.reset();
-}
-
-void CommunicatorState::warn_when_slow(const FaultRecord& record) const {
-  if (record.slow_epoch == 0 || record.slow_epoch == warned_epoch_) return;
-  warned_epoch_ = record.slow_epoch;
-  logger().warn("rank {}: call {} has waited for rank {} for more than {}", rank(), record.slow_epoch, record.slow_peer,
-                slow_wait_text(config_.deadline));
 }
 
 void CommunicatorState::check(const GroupState& asked) const {

@@ -114,6 +114,10 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   state->open_window();
   meet.agree_on("prepare memory", [&] {
     for (GroupState* group : {state->groups_[0].get(), state->mail_.get()}) group->arm(state->first_epoch_, true);
+    state->waits_.emplace(WaitWatch::Args{.rank = meet.rank(),
+                                          .device = chosen.device,
+                                          .deadline = chosen.deadline,
+                                          .record = state->fabric_->control().record[kEnding]});
   });
   state->check_nccl(state->groups_[0].get());
   logger().info("rank {} of {}: {}; tuned by {}", meet.rank(), meet.size(), state->fabric_->description(),

@@ -14,6 +14,7 @@
 
 #include "comm/call_board.hpp"
 #include "comm/tenant.hpp"
+#include "comm/wait_watch.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/origin.hpp"
 #include "tuning/tuning.hpp"
@@ -212,7 +213,6 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   const Tenants* tenants_of(int first_window) const;
   std::shared_ptr<const GroupState> channel_owner(std::uint32_t channel) const;
   std::vector<CallRecord> history(const GroupState& group) const;
-  void warn_when_slow(const FaultRecord& record) const;
   void forget_stale_replay();
 
   Origin origin_;
@@ -230,13 +230,13 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::mutex abort_mutex_;                 // guards the two below
   bool aborted_ = false;
   bool reachable_ = true;     // the windows are there for abort() to write to
-  mutable std::mutex mutex_;  // guards the three below and tenants_, which status() reads from any thread
-  mutable std::uint32_t warned_epoch_ = 0;
+  mutable std::mutex mutex_;  // guards the two below and tenants_, which status() reads from any thread
   mutable std::optional<Found> ending_, stale_replay_;  // the first found stay
   std::vector<std::unique_ptr<GroupState>> groups_;     // by id, the world first; null if this rank is not in it
   std::unique_ptr<GroupState> mail_;
   std::vector<Tenants> tenants_;  // by first window. They keep no reference to this communicator's owner.
   std::uint32_t generations_ = 0;
+  std::optional<WaitWatch> waits_;  // the last: it goes before the record that it reads
 };
 
 }  // namespace weft::detail

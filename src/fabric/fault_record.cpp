@@ -3,15 +3,22 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 
 namespace weft::detail {
 
 FaultRecord read_record(FaultRecord& shared) {
   FaultRecord copy{};
-  copy.slow_epoch = std::atomic_ref(shared.slow_epoch).load(std::memory_order_relaxed);
-  copy.slow_peer = std::atomic_ref(shared.slow_peer).load(std::memory_order_relaxed);
-  copy.complete = std::atomic_ref(shared.complete).load(std::memory_order_acquire);
-  return copy.complete != 0 ? shared : copy;
+  const std::uint32_t complete = std::atomic_ref(shared.complete).load(std::memory_order_acquire);
+  if (complete != 0) std::memcpy(&copy, &shared, offsetof(FaultRecord, slow_epoch));
+  return copy;
+}
+
+std::optional<SlowWait> read_slow_wait(FaultRecord& shared) {
+  const std::uint32_t epoch = std::atomic_ref(shared.slow_epoch).load(std::memory_order_acquire);
+  if (epoch == 0) return std::nullopt;
+  return SlowWait{epoch, std::atomic_ref(shared.slow_peer).load(std::memory_order_relaxed)};
 }
 
 std::string slow_wait_text(std::chrono::nanoseconds deadline) {

@@ -52,9 +52,9 @@ TEST_P(ProcessRanks, FromAnId) {
 
 // ---------------------------------------------------------------------------------------------------------- launchers
 
-using Variables = std::vector<std::pair<const char*, std::string>>;
+using LauncherVariables = std::vector<std::pair<const char*, std::string>>;
 
-void expect_meets(int size, const std::function<Variables(int rank)>& variables) {
+void expect_meets(int size, const std::function<LauncherVariables(int rank)>& variables) {
   Processes processes(size, [&](const Child& self) {
     for (const auto& [name, value] : variables(self.rank())) ::setenv(name, value.c_str(), 1);
     Communicator communicator = Communicator::from_environment(cpu_config());
@@ -67,11 +67,11 @@ void expect_meets(int size, const std::function<Variables(int rank)>& variables)
 TEST(FromEnvironment, Torchrun) {
   const std::string port = std::to_string(free_master_port());
   expect_meets(3, [&](int rank) {
-    return Variables{{"RANK", std::to_string(rank)},
-                     {"WORLD_SIZE", "3"},
-                     {"LOCAL_RANK", std::to_string(rank)},
-                     {"MASTER_ADDR", "127.0.0.1"},
-                     {"MASTER_PORT", port}};
+    return LauncherVariables{{"RANK", std::to_string(rank)},
+                             {"WORLD_SIZE", "3"},
+                             {"LOCAL_RANK", std::to_string(rank)},
+                             {"MASTER_ADDR", "127.0.0.1"},
+                             {"MASTER_PORT", port}};
   });
 }
 
@@ -82,28 +82,28 @@ std::string job() {
 
 TEST(FromEnvironment, Mpirun) {
   expect_meets(3, [name = job()](int rank) {
-    return Variables{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
-                     {"OMPI_COMM_WORLD_SIZE", "3"},
-                     {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
-                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
-                     {"PMIX_NAMESPACE", "weft-" + name}};
+    return LauncherVariables{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                             {"OMPI_COMM_WORLD_SIZE", "3"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
+                             {"PMIX_NAMESPACE", "weft-" + name}};
   });
 }
 
 TEST(FromEnvironment, MpiexecWithPmi) {
   expect_meets(2, [name = job()](int rank) {
-    return Variables{{"PMI_RANK", std::to_string(rank)}, {"PMI_SIZE", "2"}, {"PMI_JOBID", "weft-" + name}};
+    return LauncherVariables{{"PMI_RANK", std::to_string(rank)}, {"PMI_SIZE", "2"}, {"PMI_JOBID", "weft-" + name}};
   });
 }
 
 TEST(FromEnvironment, Srun) {
   expect_meets(2, [name = job()](int rank) {
-    return Variables{{"SLURM_PROCID", std::to_string(rank)},
-                     {"SLURM_STEP_NUM_TASKS", "2"},
-                     {"SLURM_LOCALID", std::to_string(rank)},
-                     {"SLURM_JOB_ID", name},
-                     {"SLURM_STEP_ID", "0"},
-                     {"SLURM_STEP_NODELIST", "localhost"}};
+    return LauncherVariables{{"SLURM_PROCID", std::to_string(rank)},
+                             {"SLURM_STEP_NUM_TASKS", "2"},
+                             {"SLURM_LOCALID", std::to_string(rank)},
+                             {"SLURM_JOB_ID", name},
+                             {"SLURM_STEP_ID", "0"},
+                             {"SLURM_STEP_NODELIST", "localhost"}};
   });
 }
 
@@ -111,17 +111,17 @@ TEST(FromEnvironment, Srun) {
 TEST(FromEnvironment, TheMeetingPointMayBeGiven) {
   const int port = free_port();
   expect_meets(2, [&](int rank) {
-    return Variables{{"SLURM_PROCID", std::to_string(rank)},
-                     {"SLURM_NTASKS", "2"},
-                     {"SLURM_JOB_ID", "17"},
-                     {"SLURM_STEP_ID", "0"},
-                     {"SLURM_STEP_NODELIST", "no.such.host.invalid"},
-                     {"WEFT_RENDEZVOUS", "localhost:" + std::to_string(port)}};
+    return LauncherVariables{{"SLURM_PROCID", std::to_string(rank)},
+                             {"SLURM_NTASKS", "2"},
+                             {"SLURM_JOB_ID", "17"},
+                             {"SLURM_STEP_ID", "0"},
+                             {"SLURM_STEP_NODELIST", "no.such.host.invalid"},
+                             {"WEFT_RENDEZVOUS", "localhost:" + std::to_string(port)}};
   });
 }
 
 TEST(FromEnvironment, NoLauncherIsAWorldOfOne) {
-  expect_meets(1, [](int) { return Variables{}; });
+  expect_meets(1, [](int) { return LauncherVariables{}; });
 }
 
 // -------------------------------------------------------------------------------------------------- killed and stopped

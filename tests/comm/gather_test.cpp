@@ -97,7 +97,7 @@ TEST_P(Gather, ReducesOfEveryTypeAndOperationToEachRoot) {
 }
 
 TEST_P(Gather, GathersAndScattersOfEachRoot) {
-  expect_right(GetParam(), cpu_config(), rows_of_each_root(GetParam()));
+  expect_right(GetParam(), cpu_config(std::chrono::seconds(20)), rows_of_each_root(GetParam()));
 }
 
 TEST_P(Gather, BarriersHoldEverybodyBack) {

@@ -145,6 +145,37 @@ TEST(MessageFaults, MessagesOfAnotherGroupAreUnequal) {
   expect_unequal_found(endings, "another group");
 }
 
+// They are longer than the buffers, so both ranks wait.
+TEST(MessageFaults, RowsOfAnotherTagOrCallAreUnequal) {
+  const auto gathers = [](int root, std::uint32_t tag) {
+    return [=](Communicator& communicator, std::byte* own) {
+      gather(
+          communicator,
+          {.input = own, .output = own + kMoreThanTheBuffers, .bytes = kMoreThanTheBuffers, .root = root, .tag = tag});
+    };
+  };
+  const auto scatters = [](int root, std::uint32_t tag) {
+    return [=](Communicator& communicator, std::byte* own) {
+      scatter(communicator, {.input = own,
+                             .output = own + 2 * kMoreThanTheBuffers,
+                             .bytes = kMoreThanTheBuffers,
+                             .root = root,
+                             .tag = tag});
+    };
+  };
+  const auto expect_unequal = [&](const std::string& what, auto first, auto second) {
+    const auto endings = run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int rank) {
+      std::vector<std::byte> memory(3 * kMoreThanTheBuffers);
+      if (rank == 0) first(communicator, memory.data());
+      if (rank == 1) second(communicator, memory.data());
+    });
+    expect_unequal_found(endings, what);
+  };
+  expect_unequal("gathers", gathers(0, 1), gathers(0, 2));
+  expect_unequal("scatters", scatters(1, 1), scatters(1, 2));
+  expect_unequal("a gather and a scatter", gathers(1, 3), scatters(0, 3));
+}
+
 // One of three waits for a rank that makes no call, and the third one for the first.
 TEST(MessageFaults, APeerThatNeverComesIsNamedAfterTheDeadline) {
   for (const std::size_t bytes : {std::size_t{8}, kMoreThanTheBuffers}) {

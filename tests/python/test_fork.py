@@ -14,6 +14,8 @@ import weft
 from processes import CONFIG, end, expect_sums, on_each, run_program
 
 FORK = multiprocessing.get_context("fork")
+# Python 3.12 and later warn of a fork() beside threads, such as weft-watch.
+QUIET = ["-W", "ignore::DeprecationWarning", "-c"]
 
 
 def work_on_cpu(id: bytes, rank: int, size: int) -> None:
@@ -133,7 +135,7 @@ def test_a_child_that_ends_as_a_program_does_leaves_no_trace() -> None:
             memory.free()
             exchange.free()
     """
-    assert run_program(["-c", textwrap.dedent(program)]) == (0, "", "")
+    assert run_program([*QUIET, textwrap.dedent(program)]) == (0, "", "")
 
 
 def test_a_child_ends_that_was_forked_while_a_call_of_a_thread_came_back() -> None:
@@ -166,4 +168,4 @@ def test_a_child_ends_that_was_forked_while_a_call_of_a_thread_came_back() -> No
             os.kill(child, signal.SIGKILL)
             sys.exit("the child does not end")
     """
-    assert run_program(["-c", textwrap.dedent(program)]) == (0, "", "")
+    assert run_program([*QUIET, textwrap.dedent(program)]) == (0, "", "")

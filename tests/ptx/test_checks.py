@@ -12,6 +12,9 @@ import check_twin
 import check_wrappers
 from gpu_code import FLAGS, entries, opcode, resources, run
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from compare_kernels import differences  # noqa: E402
+
 # Kernel, a part of its PTX, and the code of a wrong wrapper.
 TAMPERED = [
     ("store_relaxed_sys_pack", "st.relaxed.sys.global.b128", "st.relaxed.gpu.global.b128"),
@@ -184,6 +187,23 @@ class Arguments(unittest.TestCase):
         address = "\tmov.b64 %rd3, k_param_0;\n\tcvta.param.u64 %rd4, %rd3;\n\tld.u64 %rd1, [%rd4+8];"
         tampered = self.ptx.replace("\tld.param.u64 %rd1, [k_param_0+8];", address)
         self.assertEqual(len(check_arguments.through_addresses(tampered)), 1)
+
+
+class Builds(unittest.TestCase):
+    """tools/compare_kernels.py."""
+
+    CODE = {"a": ["MOV", "EXIT"], "b": ["NOP", "EXIT"]}
+
+    def test_equal_builds_differ_in_nothing(self):
+        self.assertEqual(list(differences(self.CODE, dict(reversed(self.CODE.items())))), [])
+
+    def test_a_changed_a_longer_a_new_and_a_lost_kernel_are_told(self):
+        changed = differences(self.CODE, {"a": ["MOV", "RET"], "b": ["NOP", "EXIT"]})
+        self.assertEqual(list(changed), ["differs from instruction 1 on, of 2 and 2: a"])
+        longer = differences(self.CODE, {"a": ["MOV", "EXIT", "NOP"], "b": ["NOP", "EXIT"]})
+        self.assertEqual(list(longer), ["differs from instruction 2 on, of 2 and 3: a"])
+        renamed = differences(self.CODE, {"a": ["MOV", "EXIT"], "c": ["NOP", "EXIT"]})
+        self.assertEqual(list(renamed), ["only old: b", "only new: c"])
 
 
 if __name__ == "__main__":

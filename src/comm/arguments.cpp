@@ -65,11 +65,12 @@ void check_extent(const GroupState& group, const Extent& extent) {
   constexpr std::size_t most = std::size_t{1} << 46;
   require(extent.stride >= extent.row_bytes, "{}_stride: {} bytes from row to row are less than the {} bytes of a row",
           extent.name, extent.stride, extent.row_bytes);
-  require(extent.stride <= most && extent.rows <= most / (extent.stride + 1),
+  std::size_t all = 0;  // a division would take as long as the other checks together
+  require(extent.stride <= most && !__builtin_mul_overflow(extent.rows, extent.stride + 1, &all) && all <= most,
           "{}: {} rows, {} bytes apart, are more than 2^46 bytes", extent.name, extent.rows, extent.stride);
   if (extent.bytes() == 0) return;
   require(extent.data != nullptr, "{}: null, with {} rows of {} bytes", extent.name, extent.rows, extent.row_bytes);
-  require(reinterpret_cast<std::uintptr_t>(extent.data) % extent.alignment == 0,
+  require((reinterpret_cast<std::uintptr_t>(extent.data) & (extent.alignment - 1)) == 0,
           "{}: {} is not aligned to the {} bytes of its elements", extent.name, extent.data, extent.alignment);
   check_buffer(group, extent.name, extent.data);
 }

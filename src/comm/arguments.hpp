@@ -32,7 +32,7 @@ struct Extent {
   const char* name;
   const void* data;
   std::size_t rows, row_bytes, stride;
-  std::size_t alignment = 1;  // of the element type
+  std::size_t alignment = 1;  // of the element type, a power of two
 
   // Bytes of all rows.
   std::size_t payload() const { return rows * row_bytes; }

@@ -24,6 +24,20 @@ TEST_P(GpuSequence, EverythingMixed) {
   expect_right(world, mixed_cases(300, static_cast<std::uint32_t>(GetParam()), mix));
 }
 
+// An engine's communicator: sums shorter and longer than its slots, and the memory that is promised.
+TEST_P(GpuSequence, SmallBuffers) {
+  Config config = gpu_config(std::chrono::seconds(20));
+  config.small_buffers = true;
+  config.max_groups = 0;
+  GpuWorld world = make_gpu_world(GetParam(), config);
+  const Mix mix{.most = 3'000'000, .few = 60'000, .most_blocks = world.shared() ? 6 : 40};
+  expect_right(world, mixed_cases(24, static_cast<std::uint32_t>(GetParam()), mix));
+  expect_all_well(run_gpu_world(world, [](Communicator& communicator, GpuRank&, int) {
+    const MemoryUse memory = communicator.memory();
+    EXPECT_LE(memory.window + memory.control, std::size_t{32} << 20);
+  }));
+}
+
 // Ten thousand calls, with new data every fifty. In the first fifty nothing may stand between calls, so results are
 // checked after the last call of a kind. In the next fifty a kernel checks them after every call.
 TEST_P(GpuSequence, TenThousandCallsWithRandomDelays) {

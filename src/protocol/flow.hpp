@@ -124,11 +124,9 @@ struct Flow {
   }
 };
 
-// The way of chunks to their receivers: direct, or by a detour if one rank has most rows, so that its link would be the
-// bottleneck. Then the other ranks relay its chunks in turns, and all links carry them. A gather's chunks go from their
-// owner to the relay and from there to all others (van de Geijn's broadcast, R. A. van de Geijn, "On global combine
-// operations", 1994). A scatter's chunks go from all to the relay, which sums them, and then to their owner. Without a
-// detour every rank relays its own rows.
+// The way of chunks: direct, each rank relays its own rows; or by a detour, so that all links carry what one rank has
+// most of. Others then relay its chunks in turns: a gather's to all (R. A. van de Geijn, "On global combine
+// operations", 1994), and a scatter's, summed, to their owner.
 struct Route {
   const Session* session;
   bool detour;

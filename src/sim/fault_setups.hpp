@@ -9,11 +9,9 @@
 namespace weft::sim {
 
 struct FaultArgs {
-  // The fault of the rank to blame. It "stops" for ever, is "slow" (sleeps for less than the deadline) or "late" (for
-  // longer), "dies", is "aborted" while it sleeps, or "aborts". It makes another call ("mismatch", "other-count",
-  // "other-operation"), finds other counts ("other-rows"), or gets more rows than it has room for ("overflow"). It is
-  // "ahead". "host-reads": a mismatch, and the host reads the record. "overlap", "unordered": it makes its calls on
-  // several streams.
+  // The rank to blame "stops", "dies", "aborts", is "aborted" asleep or "ahead", or sleeps: "slow" within the deadline,
+  // "late" beyond it. Its call is a "mismatch" ("host-reads": and the host reads it), "other-count", "other-operation",
+  // "other-rows" or an "overflow" of its room. "overlap", "unordered": it calls on several streams.
   std::string kind;
   std::string protocol;  // of its calls: "one-shot", "moves", "crossings", …, "moe" (sim/fault_calls.cpp)
   unsigned ranks;

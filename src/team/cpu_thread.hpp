@@ -101,10 +101,9 @@ class CpuThread {
   }
   template <class Value>
   static void settle(Value&) {}
-  // Ranks may outnumber cores: a waiting rank soon gives its core to the rank that it waits for. If other threads have
-  // work for that core, it sleeps for the rest of the wait, about 70 µs at a time because of timers. Since "sched/fair:
-  // Forfeit vruntime on yield" (Linux 6.18) each yield costs a whole slice: a yielding thread looked around once in
-  // three milliseconds.
+  // Ranks may outnumber cores, so a waiting rank soon yields its core. If others have work for it, the rank sleeps
+  // instead, about 70 µs at a time because of timers. Since Linux 6.18 ("sched/fair: Forfeit vruntime on yield") each
+  // yield costs a whole slice: a yielding thread looked around once in three milliseconds.
   static void relax(std::uint32_t spins) {
     thread_local bool crowded = false;
     if (spins < kSpinsAlone) return;

@@ -9,10 +9,9 @@ namespace {
 
 constexpr int kLeastPipelinedBlocks = 17, kFewPipelinedBlocks = 64;  // with so few, warp groups move or reduce
 
-// A CPU's stores of plain memory are far wider than its one-piece stores. On GPUs one kernel beats many pieces under
-// two conditions. There are slots for as many chunks as saturate the links. All ranks have blocks for warp groups to
-// fill the slots, or more than 128 blocks that do everything. Between the two it is not measured, and 64 were slow
-// (docs/notes).
+// A CPU's stores of plain memory are far wider than its one-piece stores. On GPUs one kernel beats many pieces if slots
+// hold the chunks that saturate the links. All ranks also need blocks for warp groups to fill them, or more than 128
+// that do everything. Between the two it is not measured, and 64 were slow (docs/notes).
 bool has_room_for_pipeline(const PlanQuery& query) {
   const int least = query.least_max_blocks;
   const bool enough = (least >= kLeastPipelinedBlocks && least <= kFewPipelinedBlocks) || least > 128;

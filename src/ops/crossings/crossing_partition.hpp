@@ -7,12 +7,9 @@
 
 namespace weft::detail {
 
-// Every rank owns a shard of its group's rows, and sums it. Partial sums come to it from a first circle of ranks, and
-// sums go to a second one. In a gather the circles are the group and all ranks. In a scatter it is the other way round.
-// So one kernel makes both.
-//
-// One side of a crossing has all ranks' slots, as Counts place them. The other one has the rows of one group, shard
-// behind shard, without pads between them.
+// Every rank sums a shard of its group's rows: parts come from one circle of ranks, sums go to another. They are the
+// group and all ranks in a gather, the reverse in a scatter, so one kernel makes both. One side has all ranks' slots,
+// as Counts place them. The other has the rows of one group, shard behind shard, without pads.
 struct CrossingPartition {
   CountedPartition shards;    // of all ranks; its own_rows are room for a shard, if there is a tensor of it
   std::uint32_t group_ranks;  // neighbours that share the rows of a group: two or more

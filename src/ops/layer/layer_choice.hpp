@@ -14,10 +14,9 @@ class LayerState;
 // Steps of the table that all ranks have from rank 0; none if there is no table for such a layer.
 std::vector<LayerStep> layer_steps_of(const ExchangeState& exchange, const MoeLayerArgs& args);
 
-// The call as its step says. Numbers of processors that the caller gives stay, and those of the step are taken as far
-// as this exchange's launches and the GPU go. Plain, if there is no step, or if the exchange cannot divide such a call.
-// A call of another schedule, or with rounds of its own, comes back as it is. The layer must stay until the call has
-// been made.
+// The call as its step says; unchanged if it has another schedule or rounds of its own. Numbers of processors are the
+// caller's, else the step's, as far as the exchange's launches and the GPU go. Plain if there is no step, or if the
+// exchange cannot divide such a call. The layer must stay until the call has been made.
 MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call);
 
 }  // namespace weft::detail

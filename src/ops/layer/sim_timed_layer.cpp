@@ -164,7 +164,7 @@ TimedRun run_rounds(const TimedLayer& layer) {
   return ended(exchange);
 }
 
-// By a ring dispatch and combine alone are two launches each: one for both would have to divide its processors.
+// With a ring, dispatch alone takes two launches, and so does combine: one launch would have to divide its processors.
 TimedRoundParts parts_of_rounds(const TimedLayer& layer) {
   const TimedTraffic& traffic = layer.traffic;
   const Rounds rounds = rounds_of(layer);

@@ -48,17 +48,16 @@ bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
   return args.phases.has(0) && args.phases.has(1) && args.ranks > 2 && rows_of_all(args) >= least_rows;
 }
 
-// Up to so many blocks, large ones are faster, as measured (docs/notes/0042-copies-in-bulk.md).
+// The most blocks of a ring with which large blocks are faster, as measured (docs/notes/0042-copies-in-bulk.md).
 constexpr int kFewBlocks = 32;
 
 // The rows that warps of a ring send and receive, and what one of each costs.
 struct RingWork {
   std::uint64_t sent, send_cost, received, receive_cost;
 };
-// A sender casts a row and copies it to its own rank's experts, and to as many others as the token has experts. To two
-// ranks it takes 2.5 times as long as to receive a row (docs/notes/0043-own-rows-stay-out-of-the-ring.md). A receiver
-// looks at signals of all others; of a token without a row it looks at nothing else. More than two ranks are
-// calculated.
+// A sender casts a row and copies it to its rank's own experts and to as many ranks as the token has experts. With two
+// ranks it takes 2.5 times as long as a receiver (docs/notes/0043-own-rows-stay-out-of-the-ring.md); more are
+// calculated. A receiver looks at signals of all others, and of a token without a row at nothing else.
 RingWork dispatch_work(const ExchangeGridArgs& args) {
   constexpr std::uint64_t kCast = 16, kCopy = 4, kRow = 8, kLook = 1;
   const std::uint64_t others = args.ranks - 1, reached = std::min<std::uint64_t>(others, args.shape.top_k);
@@ -76,8 +75,8 @@ RingWork combine_work(const ExchangeGridArgs& args) {
           .receive_cost = entries + args.ranks};
 }
 
-// How many of `groups` warp groups send, the others receive: so that the slower ones end soonest. If warps have few
-// rows, the number of their rounds counts. So a few rounds of sending are tried, beside an equal division.
+// The number of `groups` warp groups that send, while the others receive: so that the slower ones end soonest. If warps
+// have few rows, the number of their rounds counts. So a few rounds of sending are tried, beside an equal division.
 std::uint32_t ring_senders(const RingWork& work, std::uint32_t groups, std::uint32_t warps) {
   const auto rounds = [&](std::uint64_t rows, std::uint64_t of) { return (rows + of * warps - 1) / (of * warps); };
   const auto cost = [&](std::uint64_t senders) {

@@ -10,11 +10,9 @@
 
 namespace weft::detail {
 
-// A row's words are asked for at once, not one after the other: its records, its payload and its sender's number of
-// tokens. Then come the counts for its places, with another look at missing words. If all has come when a warp begins,
-// two round trips to memory suffice.
-//
-// `tallies`: many tokens. Own rows may stay out of the slots. Then they come first, and are placed while others travel.
+// Two round trips to memory suffice if all has come. First a warp asks for a row's records, its payload and its
+// sender's number of tokens; then for counts, and again for missing words. `tallies`: many tokens. Own rows that stay
+// out of the slots come first, and are placed while others travel.
 template <class Row, bool in_rounds, bool tallies>
 struct MoeReceive {
   // Warps of a row: `sharers` receive it. If there are warps enough, one more notes the row for combine and the caller.

@@ -8,12 +8,9 @@
 
 namespace weft::detail {
 
-// Records, counts and rows are units of one sequence, in this order. So no warp sends one kind after another if there
-// are warps enough for all. A unit's input is loaded before anything depends on it: for a warp's first unit beside the
-// epoch. Records and counts are made alike: a warp counts the entries that each of a few replicas serves.
-//
-// `tallies`: records and counts are no units, but sent by whole blocks before (moe_tally.hpp).
-// `in_rounds`: rows go in the order of rounds (weft/moe.hpp). A unit is then a token in a round.
+// Records, counts and rows are units of one sequence: with enough warps none sends two kinds. The former two count
+// entries that a few replicas serve. Input is loaded ahead, a first unit's beside the epoch. `tallies`: blocks have
+// sent records and counts (moe_tally.hpp). `in_rounds`: a unit of rows is a token in a round, in the order of rounds.
 template <class Row, bool in_rounds, bool tallies>
 struct MoeSend {
   template <class T>
@@ -77,7 +74,7 @@ struct MoeSend {
     if constexpr (!in_rounds) return {row, part};
     return {row % plan.tokens, part, row / plan.tokens};
   }
-  // How many entries a unit counts among: for a record, the entries before it.
+  // The number of entries among which a unit counts: for a record, the entries before it.
   static WEFT_FN std::uint32_t counted(const DispatchWork& work, const Plan& plan, const Unit& unit, std::uint32_t i) {
     return i < plan.records ? unit.token * work.exchange.shape.top_k + unit.part
                             : work.tokens * work.exchange.shape.top_k;
@@ -138,8 +135,8 @@ struct MoeSend {
     }
   }
 
-  // How many of the first `end` entries the lane's `replica` serves; lanes kWanted apart have the same replica. With
-  // `record`, also of the lower lanes' entries. All lanes count for each other. `id`: each lane's first ids.
+  // The number of the first `end` entries that the lane's `replica` serves; lanes kWanted apart have the same replica.
+  // With `record`, also of the lower lanes' entries. All lanes count for each other. `id`: each lane's first ids.
   template <Team T>
   static WEFT_FN std::uint32_t count_own(T& team, const TopK& topk, std::uint32_t lane, std::uint32_t end,
                                          TopK::Id (&id)[kIds], std::uint32_t own, bool record) {

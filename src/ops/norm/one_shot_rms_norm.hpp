@@ -8,10 +8,9 @@
 
 namespace weft::detail {
 
-// A rank also sends to itself. For other blocks may have to send the input of a row that a block norms, and its output
-// may be in the input's place. A pack that comes back is received with the others. `keeps_own`: between two ranks
-// sending to itself doubles the stores. So from some size on (plan_norm) blocks send the rows that they norm, and load
-// their own packs from the input again.
+// A rank also sends to itself: other blocks may have to send the input of a row that a block norms, perhaps in its
+// place. `keeps_own`: between two ranks that doubles the stores. From some size on (plan_norm) blocks then send the
+// rows that they norm, and load their own packs from the input again.
 template <class R, std::uint32_t known_size, bool casts, bool keeps_own, bool gamma_f32 = false>
 struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;

@@ -73,8 +73,9 @@ struct GatherArgs {
   std::uint32_t tag = 0;
   Launch launch = {};
 };
-// The root's output[r · bytes + i] = input_r[i]. On the root the input may be its own place in the output. Every rank
-// of the group makes the call; each one but the root sends one message, under the rules of send_receive().
+// The root's output[r · bytes + i] = input_r[i]. The root's input may lie in the output already, at its own place
+// there. Every rank of the group makes the call. Each rank but the root sends one message, under the rules of
+// send_receive().
 void gather(const Group& group, const GatherArgs& args);
 
 struct ScatterArgs {

@@ -161,7 +161,7 @@ class Door {
     if (is_done_with(stranger)) strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
   }
 
-  // True when there is nothing more to hear, or it is a stranger no longer.
+  // True when the list of strangers need not keep it: it has left, was turned away, or was handed on.
   bool is_done_with(Stranger& stranger) {
     std::optional<Frame> frame = stranger.connection.next_frame();
     if (stranger.connection.is_garbled()) {

@@ -77,7 +77,7 @@ class Memory {
 
   // `rank_of[t]`: the rank of thread t. `proxies`: whether there are any.
   Memory(std::size_t bytes, std::vector<unsigned> rank_of, bool proxies = false);
-  // The number under which a thread's copies in bulk load and store.
+  // Copies in bulk of a thread load and store as a thread of their own, which has this number.
   unsigned proxy(unsigned thread) const { return threads_ + thread; }
 
   // Initial contents: fill them in, then declare the areas.
@@ -104,7 +104,7 @@ class Memory {
     return word < index_.size() && index_[word] == kIgnored;
   }
 
-  // How many messages the thread may read, or places its store may take: ages 0 (newest) … n − 1.
+  // The number of messages that the thread may read, or of places that its store may take: ages 0 (newest) … n − 1.
   unsigned choices(unsigned thread, Location at) const { return counts_[at] - views_[thread][at]; }
   bool stale(unsigned thread, Location at) const { return choices(thread, at) > 1; }
   unsigned locations() const { return used_; }

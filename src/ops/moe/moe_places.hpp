@@ -89,7 +89,7 @@ struct Entries {
   LaneArray<T, kMaxTopK> row;     // among the outputs
   LaneArray<T, kMaxTopK> weight;  // its bits
   std::uint32_t here;             // bit k: entry k is for this rank
-  std::uint32_t kept;             // … and its row has room; no other warp writes it
+  std::uint32_t kept;             // bit k: its row has room as well, and no other warp writes that row
 };
 
 // A token's records, dealt to the lanes of a warp.

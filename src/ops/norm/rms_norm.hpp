@@ -115,7 +115,7 @@ struct RmsNorm {
     R::add(sum, b);
     return R::finish(sum);
   }
-  // The sum of one pack. If a residual is added, that rounds as well.
+  // The sum of one pack alone, rounded as sums are. With a residual, added() does both.
   static WEFT_FN Pack rounded(const Pack& pack) {
     typename R::Accumulator sum{};
     R::begin(sum, pack);

@@ -1,4 +1,4 @@
-# How the simulator is made: for `weft simulate` (cmake/cli.cmake), and for its tests, with seeded bugs (cmake/tests.cmake).
+# Builds the simulator: for `weft simulate` (cmake/cli.cmake), and for its tests, with seeded bugs (cmake/tests.cmake).
 # Each operation brings its own part.
 
 weft_sources(sim_files src/sim/*.cpp src/comm/sim_*.cpp src/ops/*/sim_*.cpp)

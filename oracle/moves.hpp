@@ -1,4 +1,4 @@
-// Whose rows lie where: shards, slots, gathers, scatters, rows that are taken, and the table of counts.
+// The places of rows: shards, slots, gathers, scatters, rows that are taken, and the table of counts.
 #pragma once
 
 #include "oracle/number.hpp"
@@ -6,7 +6,7 @@
 
 namespace weft::oracle {
 
-// How m rows become those of A ranks. none: each rank's number is given. balanced: m div A, and one more in the first
+// The division of m rows among A ranks. none: each rank's number is given. balanced: m div A, and one more in the first
 // m mod A ranks. ceil: ⌈m / A⌉, and less or nothing in the last ones.
 struct Sharding {
   enum Name : std::uint8_t { none, balanced, ceil };
@@ -35,7 +35,7 @@ struct Padding {
 struct Rows {
   std::size_t begin, size;
 };
-// Which of `rows` rows are those of part `part`. none: all of them.
+// The rows of part `part`, among `rows` rows. none: all of them.
 Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Sharding sharding);
 
 // One rank's rows in the tensor that holds all ranks' rows: their number, and the slot of which they are the first.
@@ -66,7 +66,7 @@ Bytes gathered_sums(Type type, std::span<const Place> places, std::size_t group_
 Bytes scattered_sums(Type type, std::span<const Place> places, std::size_t group_ranks, Messages messages,
                      std::size_t rank, std::size_t row_bytes);
 
-// Which rows of the tensor take_rows copies: a shard of slot `slot`. `of_slots`: it is the slot that is shared, of
+// The rows of the tensor that take_rows copies: a shard of slot `slot`. `of_slots`: it is the slot that is shared, of
 // which the rows are the first.
 Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Sharding sharding,
               bool of_slots);

@@ -8,8 +8,8 @@
                                    flag for the executable; nothing if there are none
 
 A change counts since BASE (origin/main, or HEAD if there is none), and also if it is not committed. A file in the folder
-of an operation has the tests of its family, and of every family that includes it. Those are cases on CPU ranks, set-ups
-and faults in the simulator, and the seeded bugs of its files. A test of CPU ranks has its own cases. Any other file has
+of an operation has the tests of its family, and of every family that includes it: cases on CPU ranks, set-ups and
+faults in the simulator, and the seeded bugs of its files. A test of CPU ranks has its own cases. Any other file has
 all tests.
 """
 

@@ -3,8 +3,8 @@
 docstrings, and what the library and the program say: help texts and errors.
 
 Prints file:line: rule: sentence for each breach; exit status 1 if any. Arguments: files or folders; none: CHECKED.
-Code, tables and text in parentheses are left out. A name in `backquotes` or *italics* counts as one word, and so does a
-list of them.
+Code and tables are left out. Text in parentheses is a part of its sentence, except for references: names, paths,
+figures with units, citations. A name in `backquotes` or *italics* counts as one word, and so does a list of them.
 """
 
 import ast
@@ -17,11 +17,27 @@ CHECKED = ["README.md", "docs", "include", "src", "apps", "examples", "oracle", 
 MAX_WORDS = 25
 C_LIKE = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".c"}
 HASH_LIKE = {".py", ".sh", ".cmake"}
-SUBJECT = re.compile(r"^((Who|Whoever|What|Whatever|Where|Wherever)\b|That (is|are|was|were|has|needs|takes|means)\b)")
+SUBJECT = re.compile(
+    r"^((Who|Whoever|Whose|What|Whatever|Where|Wherever|Which|Whichever|How)\b"
+    r"|That (is|are|was|were|has|needs|takes|means)\b"
+    r"|(Those|These) (are|were|have|had|need|take|mean|that|of|in|on|from|with|for|behind|without)\b)"
+)
 # The end of a sentence; a point inside a number, a name or an abbreviation is none.
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?:;](?=\s|$)")
 # Names: in `backquotes`, or in italics that are no sentence of their own.
 NAME = re.compile(r"`[^`]*`|(?<!\*)\*(?!\*)[^*]*[^*.:?!]\*(?!\*)")
+# The innermost text in parentheses; behind a name it is a call's arguments.
+ASIDE = re.compile(r"(\w?)\(([^()]*)\)")
+# References, which no reader of a sentence needs: names, paths, figures with units, products, citations.
+FIGURE = r"(\w = )?[\d.…%≥≤→=+×^/−-]+( ([KMG]i?B(/s)?|[mnµu]?s|bytes|tokens|ranks|rows|packs)\b)?"
+REFERENCE = re.compile(
+    r"X([,;]? (and |or )?X)*"
+    r"|[\w*-]*[./][\w./*#:-]*(, [\w*-]*[./][\w./*#:-]*)*"
+    rf"|{FIGURE}(,? (and |to )?{FIGURE})*"
+    r"|(see |note |notes |section |issue |promise |arXiv )+[\w./:-]+(, [\w./:-]+)*"
+    r"|[A-Z]( [·+/−] (\w|\d+))+"
+    r"|.*\b(19|20)\d\d"
+)
 # Lines of a document that are no prose: tables, headings, comments, pictures, addresses of links.
 APART = re.compile(r"\||#|<!--|!\[|\[[^\]]*\]:")
 WORD = re.compile(r"[A-Za-z0-9][\w’'./%µ×·+-]*")
@@ -108,7 +124,7 @@ def text_paragraphs(lines, first):
 COMMAND = re.compile(r"    |\s*(weft|python3) .*( -|weft )|.*\bweft bench [\w-]+ --")
 # A call's arguments in an error are a list: "tokens X, hidden X".
 VALUES = re.compile(r"\b\w+ X(, \w+ X)+\b")
-# Literals behind each other are one.
+# Literals behind each other are one. An operator's schema, with its arrow, is code.
 LITERALS = re.compile(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*')
 RAW = re.compile(r'R"(\w*)\((.*?)\)\1"', re.DOTALL)
 SAYS = re.compile(r"(src|apps|python|include)/")
@@ -123,16 +139,32 @@ def string_paragraphs(text):
     for literal in LITERALS.finditer(text):
         parts = re.findall(r'"((?:\\.|[^"\\\n])*)"', literal.group())
         said = "".join(parts).replace("\\n", "\n").replace('\\"', "").replace("{{", "").replace("}}", "")
+        if ") -> " in said:
+            continue
         said = VALUES.sub("X", re.sub(r"\{[^{}]*\}", "X", said))
         yield from text_paragraphs(said.split("\n"), text.count("\n", 0, literal.start()) + 1)
+
+
+def within(text):
+    """The text without references in parentheses. Others stay: as sentences if they end as one, else as a part of one."""
+    before = None
+    while before != text:
+        before, text = text, ASIDE.sub(opened, text)
+    return before
+
+
+def opened(aside):
+    name, held = aside.groups()
+    if name or REFERENCE.fullmatch(held):
+        return name
+    return held if re.search(r"[.!?]$", held) else re.sub(r"[.!?:;](?=\s|$)", ",", held)
 
 
 def sentences(text):
     text = NAME.sub("X", re.sub(r"</?a\b[^>]*>", "", text))
     text = re.sub(r"\bX(, X)+\b", "X", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"\([^()]*\)", " ", text)
-    text = text.replace("*", "")
+    text = within(text.replace("*", ""))
     begin = 0
     for end in [*END.finditer(text), None]:
         yield text[begin : end.end() if end else None].strip()

@@ -39,7 +39,7 @@ def lines_of(run, less):
 
 
 def counts(runs):
-    """How many pairs there are of each command, and in how many a peer is faster."""
+    """The number of pairs of each command, and of those in which a peer is faster."""
     rows = []
     for command in COMMANDS:
         for less in (False, True):

@@ -1,4 +1,4 @@
-"""Which kept runs and points stand in tables, by which method, and who is compared with whom.
+"""The kept runs and points that stand in tables, with their methods, and the pairs that are compared.
 
 The newest run counts for each command, kind of GPU, number of ranks and measured thing. Norms, exchanges, gathers,
 crossings and logits only count on GPUs, and the host's time everywhere.

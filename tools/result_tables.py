@@ -148,7 +148,7 @@ def method_text(run):
 
 
 def slots_text(run):
-    """Which slots Weft's crossings had. NCCL's have as many rows as the largest, whatever Weft's are."""
+    """The slots of Weft's crossings. NCCL's have as many rows as the largest, whatever Weft's are."""
     if run["command"] != "bench dp-attention":
         return ""
     kinds = dict.fromkeys(p.get("padding", "none") for p in points_of(run) if p["contender"] == "automatic")

@@ -1,4 +1,4 @@
-"""How times, sizes and tables are written."""
+"""Times, sizes and tables in words."""
 
 
 def size_name(size):

@@ -166,8 +166,8 @@ test_sanitizers() {
   (
     # A report ends the test. Tests of killed ranks fork children of a process with threads.
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
-    # The rest saves a quarter of the time: fewer freed bytes are held back (16 of 256 MiB, more than most tests take),
-    # stacks kept after a return are smaller (256 KiB), and reports show four callers of an allocation.
+    # The rest saves a quarter of the time: fewer freed bytes are held back: 16 of 256 MiB, more than most tests take.
+    # Stacks kept after a return are smaller (256 KiB), and reports show four callers of an allocation.
     export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1
     ASAN_OPTIONS+=:quarantine_size_mb=16:max_uar_stack_size_log=18:malloc_context_size=4
     export UBSAN_OPTIONS=print_stacktrace=1

@@ -24,8 +24,8 @@ struct AllReduceArgs {
 };
 
 // output[i] = reduction over ranks r = 0 … size−1 of input_r[i]. Results have the same bits on every rank, in every
-// run, with every algorithm of Weft's own, on CPU and GPU (fp32 accumulation in rank order, one rounding). NCCL and
-// NVLink's switches (multimem) sum in their own order.
+// run, with every algorithm of Weft's own, on CPU and GPU. They are accumulated in fp32 in rank order and rounded once.
+// NCCL and NVLink's switches (multimem) sum in their own order.
 //
 // Nothing is registered: pointers may be new in every call. GPU: the call enqueues kernels on `stream` and returns.
 // CUDA graphs can capture it. Replays mix freely with eager calls of the same group as long as streams or events order
@@ -85,8 +85,8 @@ void reduce(const Group& group, const ReduceArgs& args);
 //   this rank's stream to its end; after a fault, until the calls of all ranks have ended.
 // - Algorithms (docs/protocol.md): small messages are pushed, and the data itself shows that it has arrived: lines as
 //   in NCCL's LL protocol, and all_reduce's sentinel for sums. Large messages go in chunks with signals and credits. If
-//   one rank has most rows (as in a broadcast), they take two hops over all ranks' links with the same bits (van de
-//   Geijn's scatter and gather).
+//   one rank has most rows (as in a broadcast), they take two hops over all ranks' links: van de Geijn's scatter and
+//   gather. The bits are the same.
 
 struct AllGatherArgs {
   const void* input = nullptr;                      // `rows` rows
@@ -153,8 +153,8 @@ void barrier(const Group& group, const BarrierArgs& args);
 
 // ------------------------------------------------------------------------------------------------------- ragged forms
 
-// How many rows each rank has, in memory that kernels read: one captured graph serves every batch. The numbers must be
-// the same on all ranks when the call runs, and must stay until it has run. If each rank knows only its own number,
+// The number of rows of each rank, in memory that kernels read: one captured graph serves every batch. The numbers must
+// be the same on all ranks when the call runs, and must stay until it has run. If each rank knows only its own number,
 // all_gather_counts (weft/counts.hpp) exchanges them. weft/parallel.hpp computes the same on the host. If the numbers
 // differ, the call ends with Errc::mismatch or Errc::peer_failed on every rank (Errc::capacity if they do not fit). Its
 // outputs are then undefined. Ranks compare a hash of 16 bits.

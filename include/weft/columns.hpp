@@ -16,7 +16,7 @@ struct AllGatherColumnsArgs {
   void* output = nullptr;         // [rows, columns]
   std::size_t rows = 0;           // 0 included; the same on every rank
   std::size_t shard_columns = 0;  // of every rank's input, pads included; the same on every rank
-  // Columns of an output row, 1 … size · shard_columns; 0: all. Those behind them are pads of the last shards, as a
+  // Columns of an output row, 1 … size · shard_columns; 0: all. Columns behind them are pads of the last shards, as a
   // padded vocabulary has them. They are sent and not written. The same on every rank.
   std::size_t columns = 0;
   // The columns are divided as torch.tensor_split does: the first columns mod size ranks have one more than the others,

@@ -108,7 +108,7 @@ class Communicator {
   //
   // Ranks prove to each other that they know a secret. It is WEFT_SECRET, 16 … 4096 characters that are the same for
   // all ranks. Else it is Open MPI's key for its jobs. Else, if ranks meet on a loopback address, it is a key file of
-  // this user's ($XDG_RUNTIME_DIR/weft/key or /tmp/weft-<uid>/key), which the first rank makes. Without any it is
+  // this user's, which the first rank makes: $XDG_RUNTIME_DIR/weft/key or /tmp/weft-<uid>/key. Without any it is
   // Errc::rendezvous. Thread-safe for different Config::name.
   static Communicator from_environment(const Config& config = {});
 
@@ -148,9 +148,10 @@ class Communicator {
   // release() frees the window (engines that sleep), with exchanges' and SymmetricMemory's; acquire() takes them again.
   // Collective; no call of any group may be made while either runs. Calls and graphs on the GPU's queues are finished
   // first: like any freeing of GPU memory, release() waits for everything there, including work that Weft did not
-  // enqueue. If the GPU has not come to rest by half of the rendezvous deadline, it throws Errc::timeout (on the other
-  // ranks Errc::rendezvous), and nothing has happened. Captures of other threads go on, except those of global mode.
-  // release() of released memory is Errc::released; acquire() of memory that is not released is Errc::invalid_argument.
+  // enqueue. If the GPU has not come to rest by half of the rendezvous deadline, it throws Errc::timeout, and nothing
+  // has happened. On the other ranks it throws Errc::rendezvous. Captures of other threads go on, except those of
+  // global mode. release() of released memory is Errc::released; acquire() of memory that is not released is
+  // Errc::invalid_argument.
   //
   // Graphs captured before stay valid if the window comes back to the same addresses. NCCL gives the same addresses if
   // nothing else was registered meanwhile. Otherwise their replays end at once with Errc::released; capture them anew.

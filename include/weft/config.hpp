@@ -17,10 +17,10 @@ struct Config {
   // of GPUs; else the current device.
   int cuda_device = -1;
 
-  // How long one wait inside an operation may last before the call fails with Errc::timeout. 0: for ever. Device memory
-  // holds it, so it applies to captured graphs, too. A wait of a tenth of it is logged as a warning while it goes on;
-  // without a deadline, one of 30 s. If NCCL serves a call, it is the time from the call's begin on the GPU to its end.
-  // Replays of graphs with calls that NCCL serves have no deadline.
+  // The longest wait inside an operation before the call fails with Errc::timeout. 0: for ever. Device memory holds it,
+  // so it applies to captured graphs, too. A wait of a tenth of it is logged as a warning while it goes on; without a
+  // deadline, one of 30 s. If NCCL serves a call, it is the time from the call's begin on the GPU to its end. Replays
+  // of graphs with calls that NCCL serves have no deadline.
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
   // Each rank's own: how long creation, split, acquire and every other host-side meeting may take. 0: for ever.
   std::chrono::nanoseconds rendezvous_deadline = std::chrono::seconds(60);

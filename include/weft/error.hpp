@@ -1,4 +1,4 @@
-// How Weft says that something went wrong.
+// Errors: Weft's words for what went wrong.
 //
 // There are two kinds of errors. A call that is *rejected* (a bad argument) throws before anything was sent. If all
 // ranks reject it, nothing has happened, and the next call works. If only some ranks reject it, they must make the

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// How many columns of an e4m3 row share a scale.
+// The columns of an e4m3 row that share a scale.
 //   fixed            one scale for everything, which the caller gives
 //   per_token        one for each row: made here
 //   per_128_columns  one for each 128 columns of a row: made here; hidden is a multiple of 128

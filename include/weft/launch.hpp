@@ -3,8 +3,8 @@
 
 namespace weft {
 
-// How a kernel is launched. Each rank chooses its own launch: it never changes the bytes that cross the wire. `blocks`
-// is also the most SMs that a call takes from kernels that run beside it.
+// The launch of a kernel. Each rank chooses its own launch: it never changes the bytes that cross the wire. `blocks` is
+// also the most SMs that a call takes from kernels that run beside it.
 struct Launch {
   // 2 to one more than the GPU's SMs (CPU ranks: 2); 0: chosen by size. One block does control, the others move data.
   // On GPUs a pipelined call of up to 64 blocks uses every data block. Other pipelined calls use a power of two of

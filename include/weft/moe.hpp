@@ -167,8 +167,8 @@ struct CombineArgs {
 //
 // A rank sends the routing of its tokens to every rank, and each token once to every rank that holds one of its
 // experts. Rows of an expert come in (source rank, token) order, the same on every run: receivers compute their places
-// from the routing. In combine a rank adds up its experts' rows of a token, in f32 and by ascending local expert (the
-// first as w · y, the rest by fmaf). It rounds once to combine_type, and returns one row. The token's owner adds the
+// from the routing. In combine a rank adds up its experts' rows of a token, in f32 and by ascending local expert: the
+// first as w · y, the rest by fmaf. It rounds once to combine_type, and returns one row. The token's owner adds the
 // rows in rank order, then the residual, and rounds once. Values beyond combine_type's range become infinite, and NaN
 // is the one that sums have (ReduceOp::sum). So without weights the row of a token with one expert comes back bit for
 // bit, −0 and subnormals included. Only the bits of a NaN may change.

@@ -91,8 +91,8 @@ struct MoeExchangeArgs {
   RowLayout layout = RowLayout::expert_masked;
   std::uint32_t alignment = 1;  // expert_contiguous: of the rows at which experts begin; 1 … 1024
   // Rows of one expert: N · tokens · top_k at most among N ranks, and together less than 2^32 on a rank.
-  // expert_contiguous: rows of all of a rank's experts, with the pads behind each of them, the last included (experts
-  // of 7 rows aligned to 4 take 8). So at most N · tokens · top_k, and alignment − 1 for each expert or replica of all
+  // expert_contiguous: rows of all of a rank's experts, with the pads behind each of them, the last included. Experts
+  // of 7 rows aligned to 4 take 8. So at most N · tokens · top_k, and alignment − 1 for each expert or replica of all
   // ranks. 0: as many as there can be if no token names an expert twice; rank_major: always 0; rank_compact: N · tokens
   // at most, and for 0. With scales in columns, this number and those above are rounded up to a multiple of 4.
   std::uint32_t capacity = 0;

@@ -89,7 +89,7 @@ using LayerObserver = std::function<void(const LayerPart&)>;
 
 struct MoeLayerArgs {
   std::uint32_t intermediate = 0;  // columns of an expert's middle: a multiple of 8, with a cast of 128
-  // How the down GEMM's input is cast: not at all, or to e4m3 with scales like those of dispatch.
+  // The cast of the down GEMM's input: none, or to e4m3 with scales like those of dispatch.
   RowCast down_cast = RowCast::none;
 };
 
@@ -114,7 +114,8 @@ struct MoeLayerCall {
   ExpertRounds rounds = {};  // for LayerSchedule::rounds and combine_rounds
   // Processors of each part. Parts that run at once must fit on the GPU together. The names are those of DeepEP's pull
   // request 492. Of Weft's parts these are blocks, as in Launch::blocks: 0, chosen by size or by the table of
-  // LayerSchedule::automatic, or 2 to as many as a launch may have (on CPU ranks 2; by a ring one less than by slots).
+  // LayerSchedule::automatic, or 2 to as many as a launch may have. The most is 2 on CPU ranks, and by a ring one less
+  // than by slots.
   int send_num_sms = 0, recv_num_sms = 0;                  // of dispatch's send, and of its waits
   int combine_send_num_sms = 0, combine_recv_num_sms = 0;  // of combine's sends, and of its wait
   // The numbers above hold only for parts that GEMMs of this call run beside: the waits of dispatch but the first, and

@@ -1,5 +1,5 @@
-// Which ranks belong together when attention is data parallel and everything else is not. A value turns tp, dp, ep and
-// moe_dense_tp into groups, slots and shards. docs/dp_attention.md has a picture.
+// Groups of ranks when attention is data parallel and everything else is not. A value turns tp, dp, ep and moe_dense_tp
+// into groups, slots and shards. docs/dp_attention.md has a picture.
 #pragma once
 
 #include <cstddef>

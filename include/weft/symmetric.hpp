@@ -1,6 +1,6 @@
 // Symmetric memory: memory of every rank that all its peers reach. If outputs lie in it, at the same place on every
-// rank, peers write them at once, in their final place (all_gather_into_tensor, all_to_all, broadcast, all_gather_v;
-// collectives.hpp).
+// rank, peers write them at once, in their final place. The calls are all_gather_into_tensor, all_to_all, broadcast and
+// all_gather_v (collectives.hpp).
 #pragma once
 
 #include <cstddef>

@@ -21,8 +21,8 @@ struct TopKColumnsArgs {
   // rank; the same on every rank.
   std::size_t k = 1;
   std::size_t shard_columns = 0;  // of every rank's input, pads included, 2^31 − 1 at most; the same on every rank
-  // As in AllGatherColumnsArgs: columns of all ranks, 1 … size · shard_columns, 2^31 − 1 at most; 0: all. Those behind
-  // them are pads of the last shards, and no candidates.
+  // As in AllGatherColumnsArgs: columns of all ranks, 1 … size · shard_columns, 2^31 − 1 at most; 0: all. Columns
+  // behind them are pads of the last shards, and no candidates.
   std::size_t columns = 0;
   bool even_shards = false;        // as in AllGatherColumnsArgs
   std::size_t input_stride = 0;    // elements from row to row; 0: shard_columns

@@ -61,7 +61,7 @@ enum class Algorithm : std::uint8_t {
 // Rows of a slot behind the n-th are its pads.
 enum class Padding : std::uint8_t { none, aligned, max, fixed, per_rank };
 
-// How many of m rows each of A ranks has, in rank order.
+// The division of m rows among A ranks, in rank order.
 //   none      counts are given rank by rank;
 //   balanced  m div A, and one more in the first m mod A ranks (torch.tensor_split, SGLang);
 //   ceil      ⌈m / A⌉, and less or nothing in the last ones (vLLM's sequence-parallel chunks).

@@ -62,7 +62,8 @@ std::optional<CallWords> words_of(const NotedCall& call, std::uint32_t version) 
   return words;
 }
 
-// How well a call matches, and its words; nothing if it does not match, was written meanwhile, or was never written.
+// A measure of how well a call matches, and its words; nothing if it does not match, was written meanwhile, or was
+// never written.
 std::optional<std::pair<int, CallWords>> read(const NotedCall& call, std::uint32_t channel, std::uint32_t fingerprint) {
   const std::uint32_t version = load(call.version, std::memory_order_acquire);
   if (version == 0 || version % 2 != 0 || load(call.channel) != channel) return std::nullopt;

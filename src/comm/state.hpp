@@ -74,8 +74,8 @@ class GroupState {
   // The words of a call of this rank, or of world rank `peer`.
   std::string name_of(std::uint32_t fingerprint) const;
   std::string name_of(std::uint32_t fingerprint, int peer) const;
-  // How far the host of world rank `peer` has got, if its last call here is one of several launches, or was rejected.
-  // Empty: it is neither, or not known. Calls of graphs are noted when they are captured.
+  // The step that the host of world rank `peer` has reached, if its last call here is one of several launches, or was
+  // rejected. Empty: it is neither, or not known. Calls of graphs are noted when they are captured.
   std::string progress_of(int peer) const;
 
  private:

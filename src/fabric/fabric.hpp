@@ -49,7 +49,7 @@ class Fabric {
   virtual Device device() const = 0;
   virtual int cuda_device() const { return -1; }  // the number of this rank's GPU
   virtual std::string description() const = 0;
-  // Whose tuning tables are used.
+  // The processor whose tuning tables are used.
   virtual Processor processor() const { return {.name = std::string(kCpuProcessor)}; }
   virtual int max_blocks() const = 0;  // of one launch, which all run at once
   virtual std::size_t control_bytes() const = 0;

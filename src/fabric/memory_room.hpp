@@ -1,4 +1,4 @@
-// How much memory CPU ranks can still take. Weft finds a shortage before it touches memory: if memory runs out while a
+// The memory that CPU ranks can still take. Weft finds a shortage before it touches memory: if memory runs out while a
 // window is filled, the kernel ends a process of its choice.
 #pragma once
 

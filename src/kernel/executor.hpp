@@ -10,8 +10,8 @@ bool run_on_cpu(const KernelCall& call, const PeerWatch* watch);
 
 // Enqueues one kernel; makes no synchronising call. Throws Errc::system with CUDA's reason.
 void launch_on_gpu(const KernelCall& call);
-// How many blocks of the most demanding kernel, with its most threads, fit on the current device at once. Loads every
-// kernel, so that no later launch has to (a lazy load synchronises).
+// The number of blocks of the most demanding kernel, with its most threads, that fit on the current device at once.
+// Loads every kernel, so that no later launch has to (a lazy load synchronises).
 int load_kernels();
 
 }  // namespace weft::detail

@@ -1,4 +1,4 @@
-// How the rows of a tensor are scaled when they are cast to e4m3.
+// Scales of a tensor's rows that are cast to e4m3.
 #pragma once
 
 #include <cstdint>

@@ -117,7 +117,7 @@ constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, 
 //   kStaleReplay  its own replays of recordings whose memory is gone, which end nothing
 enum FaultKind : std::uint32_t { kEnding, kStaleReplay, kFaultKinds };
 
-// How long a thread waits at most for another one's record, which then lacks only a dozen words.
+// The longest wait of a thread for another one's record, which then lacks only a dozen words.
 inline constexpr std::uint64_t kRecordPatienceNs = 1'000'000'000;
 
 // The thread that has the claim writes it; the host reads it without waiting.

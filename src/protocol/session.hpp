@@ -75,8 +75,8 @@ WEFT_FN void await_record(T& team, const Channel* channel, FaultKind kind) {
   }
 }
 
-// Ends the group on this rank, writes the record for the host (only the communicator's first fault of its kind) and
-// ends the communicator at every peer. On return the record is there.
+// Ends the group on this rank. Writes the record for the host, if it is the communicator's first fault of its kind.
+// Ends the communicator at every peer. On return the record is there.
 template <Team T>
 WEFT_FN void record_fault(T& team, CallId id, FaultInfo info, const MisfitInfo& misfit) {
   const Channel* channel = id.channel;

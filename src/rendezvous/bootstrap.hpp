@@ -28,7 +28,7 @@ class Bootstrap {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // How long one meeting may take; 0: for ever.
+  // The most time that one meeting may take; 0: for ever.
   virtual std::chrono::nanoseconds deadline() const = 0;
   // The numeric address under which this rank meets rank 0; empty if ranks do not meet over a network.
   virtual std::string address() const = 0;
@@ -43,8 +43,8 @@ class Bootstrap {
   void barrier(std::string_view what) { all_gather(what, {}); }
 
   // Tells every rank whether all ranks' local steps worked ("prepare", then "commit"). If any failed, all ranks throw.
-  // A failed rank throws its own error (Errc::system if it is not Weft's), the others Errc::rendezvous with the first
-  // failed rank and its message.
+  // A failed rank throws its own error, or Errc::system if that is not Weft's. The others throw Errc::rendezvous with
+  // the first failed rank and its message.
   void agree(std::string_view what, const std::exception_ptr& mine);
 
   // Runs a local step that may throw, and agrees on it: agree_on("map the window", [&] { … }).

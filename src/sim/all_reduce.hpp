@@ -84,7 +84,7 @@ class AllReduceProgram final : public Program {
   std::vector<std::size_t> beginnings(const std::vector<std::vector<Arrival>>& by_expert) const;
   std::optional<std::size_t> row_of(const std::vector<std::vector<Arrival>>& by_expert, std::uint32_t expert,
                                     std::size_t place, std::size_t beginning) const;
-  // How many rows a source has for a rank.
+  // The number of rows that a source has for a rank.
   std::int32_t rows_for(const std::vector<std::vector<Arrival>>& by_expert, unsigned source, unsigned rank) const;
   void fill_dispatch(unsigned call, unsigned rank);
   void fill_combine(unsigned call, unsigned rank);

@@ -127,7 +127,7 @@ class Machine {
   int dead_peer();
 
   bool dead_or_stopped() const { return stopped_ != 0; }
-  // How many stores the stopped rank had made to others' memory by then.
+  // The number of stores that the stopped rank had made to others' memory by then.
   std::uint64_t sent_before_stop() const { return sent_before_stop_; }
 
  private:

@@ -37,7 +37,7 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   memory.add_area({region + layout.headers, region + rejections, rank, header, [=](std::size_t offset) {
                      return fmt::format("{}header[bank {}][from {}]", prefix, offset / 8 / size, offset / 8 % size);
                    }});
-  // How often a peer has rejected a call. Only a rank that waits for the peer reads it.
+  // The number of calls that a peer has rejected. Only a rank that waits for the peer reads it.
   memory.add_area({region + rejections, region + layout.one_shot, rank, AreaKind::word,
                    [=](std::size_t offset) { return fmt::format("{}rejections[from {}]", prefix, offset / 8); }});
   if (is_mail(group)) {

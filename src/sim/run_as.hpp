@@ -17,8 +17,8 @@ struct Wanted {
   typename Query::Work work;
 };
 
-// How ranks run the kernel. `lanes`: of a warp; more than one only has instances for bf16, units of 16 bytes, and norms
-// of two ranks.
+// The way in which ranks run the kernel. `lanes`: of a warp; more than one only has instances for bf16, units of 16
+// bytes, and norms of two ranks.
 struct RunAs {
   int atomic_bytes;
   bool one_thread;

@@ -10,7 +10,8 @@
 namespace weft::sim {
 namespace {
 
-// How many bits are set. Most often one or none is; then a compiler's function, in a library, would take longer.
+// The number of bits that are set. Most often one or none is; then a compiler's function, in a library, would take
+// longer.
 unsigned count(ThreadMask threads) {
   if ((threads & (threads - 1)) == 0) return threads != 0;
   return static_cast<unsigned>(__builtin_popcountll(threads));

@@ -60,8 +60,8 @@ __device__ __forceinline__ std::uint32_t exchange_relaxed_gpu(std::uint32_t* at,
   return old;
 }
 
-// Through a multicast address: the sum of all members' data there, made by the switch in its own order (16-bit types:
-// in f32), and one store to all of them.
+// Through a multicast address: the sum of all members' data there, made by the switch in its own order, of 16-bit types
+// in f32; and one store to all of them.
 __device__ __forceinline__ Pack multimem_ld_reduce_bf16(const Pack* from) {
   Pack sum;
   asm volatile("multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%0, %1, %2, %3}, [%4];"

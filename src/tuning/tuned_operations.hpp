@@ -11,8 +11,8 @@
 
 namespace weft::detail {
 
-// How copies, reduce-scatters and crossings go, by the sizes that they serve: a crossing in one hop; messages that fit
-// into slots, in lines or sums of packs; and chunks (docs/glossary.md).
+// The ways of copies, reduce-scatters and crossings, by the sizes that they serve: a crossing in one hop; messages that
+// fit into slots, in lines or sums of packs; and chunks (docs/glossary.md).
 enum class MoveWay : std::uint8_t { one_hop, lines, chunks };
 constexpr std::string_view name(MoveWay way) {
   constexpr std::string_view names[] = {"one-hop", "lines", "chunks"};

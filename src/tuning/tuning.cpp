@@ -113,7 +113,7 @@ bool is_for_another_kind(const TuningTable& table, int ranks) {
   return table.ranks != 0 && (table.ranks >= 2 * ranks || 2 * table.ranks <= ranks);
 }
 
-// How far a table is from what is wanted. The smallest serves.
+// The distance of a table from what is wanted. The nearest serves.
 std::tuple<bool, bool, int, int, bool> distance(const TuningTable& table, const Processor& processor, int ranks) {
   const bool same = table.processor.name == processor.name;
   const int apart = table.ranks == 0 ? 0 : std::abs(table.ranks - ranks);

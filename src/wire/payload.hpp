@@ -1,4 +1,4 @@
-// How much of a message a pack of the wire carries.
+// The part of a message that a pack of the wire carries.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which way rows take if the caller leaves it open: by the tokens of an exchange, and by the blocks that it names.
+// The way of rows if the caller leaves it open: by the tokens of an exchange, and by the blocks that it names.
 #include "tuning/row_path.hpp"
 
 #include <gtest/gtest.h>

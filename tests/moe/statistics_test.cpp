@@ -1,4 +1,4 @@
-// How long dispatches and combines on CPU ranks wait for each source.
+// The times that dispatches and combines on CPU ranks wait for each source.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// How often random and PCT schedules find a seeded bug, for authors of new ones (docs/reliability.md). Runs on demand
-// only.
+// Rates at which random and PCT schedules find a seeded bug, for authors of new ones (docs/reliability.md). Runs on
+// demand only.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

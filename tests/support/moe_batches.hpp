@@ -23,7 +23,8 @@ std::vector<Batch> rows_of_many_pieces(std::uint32_t ranks);
 std::vector<Batch> rows_with_payloads(std::uint32_t ranks);
 // Each batch without its cast, with payloads of a word and of a cut pack.
 std::vector<Batch> with_payloads(std::vector<Batch> batches);
-// Those of entries_in_tallies() that have no cast: without theirs, the others differ in the length of rows alone.
+// The batches of entries_in_tallies() that have no cast: without their payloads, the others differ in the length of
+// rows alone.
 std::vector<Batch> payloads_of_entries_in_tallies(std::uint32_t ranks);
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
@@ -84,9 +85,9 @@ Batch more_tokens_than_places(std::uint32_t ranks);
 void exchange_and_check(const std::vector<Batch>& batches, std::uint32_t ranks,
                         const Config& config = smallest_buffers(), int rounds = 2);
 
-// Calls of routings_for_two_graphs(), recorded once (by a side of support/move_recordings.hpp) for those with even
-// numbers and once for those with odd ones, and eager calls in the same memory. `call(moe, p)` dispatches and combines,
-// `check(moe, p)` looks at both.
+// Calls of routings_for_two_graphs() by a side of support/move_recordings.hpp. They are recorded once for even numbers
+// and once for odd ones, with eager calls in the same memory. `call(moe, p)` dispatches and combines, `check(moe, p)`
+// looks at both.
 template <class Side, class Moe, class Call, class Check>
 void exchange_other_routings(const Side& side, const std::vector<PreparedMoe>& prepared, Moe& even, Moe& odd,
                              const Call& call, const Check& check) {

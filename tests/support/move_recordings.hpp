@@ -151,8 +151,8 @@ void gather_every_batch_to_one_place(const Side& side, int ranks, int rank) {
   }
 }
 
-// Whichever way the rows of a batch take: none, in one go, in chunks, by detours of two ranks. No rank has more rows
-// than `busy`, and those between the first and the last no more than `few`.
+// Batches for every way of rows: none, in one go, in chunks, by detours of two ranks. No rank has more rows than
+// `busy`, and those between the first and the last no more than `few`.
 template <class Side>
 void move_every_way(const Side& side, int ranks, int rank, Kind kind, std::int32_t busy, std::int32_t few) {
   const auto move = [&](std::vector<std::int32_t> counts, std::uint32_t seed) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kHalf = 2;
 
-// Whose rows lie where: each rank's shard in the tensor of all slots, and in that of its group's rows.
+// The places of rows: each rank's shard in the tensor of all slots, and in that of its group's rows.
 struct ShardLayout {
   std::vector<oracle::Place> places;
   std::size_t group_ranks;

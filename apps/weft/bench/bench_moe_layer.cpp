@@ -168,7 +168,7 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
                  "limits)")
       ->capture_default_str();
   add_choice(app, "--path", bench->ways.path, {RowPath::automatic, RowPath::slots, RowPath::ring},
-             "How rows travel (automatic: both ways are measured, slots up to 1024 tokens)");
+             "Way of rows (automatic: both are measured, slots up to 1024 tokens)");
   app.add_option(
          "--emulate-ep", bench->emulated,
          "Ranks of a larger expert parallelism, of which each rank here has a rank's experts and tokens (0: none)")

@@ -35,8 +35,8 @@ void BenchOptions::add_to(CLI::App& app) {
 
 void BenchOptions::add_data_to(CLI::App& app) {
   add_choice(app, "--data", data, {Data::integers, Data::random},
-             "Inputs: integers with exact sums (peers must give the same bits), or random values of many "
-             "magnitudes (Weft must still give the reference's bits, peers must stay within a bound)");
+             "Inputs: integers with exact sums, of which peers must give the same bits; or random values of many "
+             "magnitudes, of which Weft must still give the reference's bits, and peers stay within a bound");
 }
 
 void BenchOptions::write(const nlohmann::json& report) const {

@@ -80,7 +80,7 @@ constexpr std::string_view explain(Method method) {
   return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0, median of 3";
 }
 
-// How many results are right and wrong, and how many have nothing to compare.
+// Numbers of results: right ones, wrong ones, and those with nothing to compare.
 struct Compared {
   std::size_t right = 0, wrong = 0, empty = 0;
 

@@ -20,7 +20,7 @@
 
 namespace weft::cli {
 
-// How a layer runs.
+// The way in which a layer runs.
 struct LayerWay {
   LayerSchedule schedule = LayerSchedule::plain;  // automatic: as the layer's table says
   std::uint32_t rounds = 1;

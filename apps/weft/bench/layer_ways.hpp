@@ -17,7 +17,7 @@ struct LayerOptions {
 
 // Numbers of rounds, or the experts of each round: "2,1:3:3:1". Throws Errc::invalid_argument for what cannot be.
 std::vector<LayerRounds> divisions_of(const std::string& text);
-// Those of several rounds, which PeoLayer has.
+// The divisions into several rounds that PeoLayer has.
 std::vector<LayerRounds> peo_divisions(const LayerOptions& options);
 
 // All that is timed for a number of tokens, in this order: parts of some rows come last, as they leave no others for

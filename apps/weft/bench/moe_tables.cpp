@@ -142,10 +142,9 @@ std::string moe_rival_legend(const std::vector<MoeResult>& results, const MoeExc
   if (has("Gloo")) text += "  Gloo's all-gathers follow each other, and it has no reduce-scatter here.\n";
   if (has("A2A"))
     text +=
-        "A2A: a group of sends and receives, of a row per token and rank with an expert of it (its own\n"
-        "  rank included, payloads behind it), and back. It leaves out packing, counts (here known before) and, in "
-        "combine,\n"
-        "  the sum over ranks.\n";
+        "A2A: a group of sends and receives, and back. A token's row goes once to each rank with an expert\n"
+        "  of it, its own rank included, with payloads behind. It leaves out packing, counts (here known before)\n"
+        "  and, in combine, the sum over ranks.\n";
   if (has("symm.")) text += "symm.: buffers in symmetric windows (NCCL_WIN_COLL_SYMMETRIC).\n";
   if (!columns.empty() && columns != std::vector<std::string>{"plain push", "plain copy"})
     text +=

@@ -25,8 +25,8 @@ bool is_known(const PairFigure& pair) {
 }
 
 constexpr const char* kSlowPair =
-    "Look for other programs on these two GPUs (nvidia-smi), for links that are down or count errors (nvidia-smi "
-    "nvlink --status, --errorcounters), and for Xid messages (dmesg); then run this again.";
+    "Look for other programs on these two GPUs (nvidia-smi); for links that are down or count errors (nvidia-smi "
+    "nvlink --status, --errorcounters); and for Xid messages (dmesg); then run this again.";
 
 }  // namespace
 

@@ -44,8 +44,8 @@ class MoeTraffic {
   std::uint32_t token_count() const { return token_count_; }  // of each rank
   const RankTokens& tokens(std::uint32_t rank) const { return tokens_[rank]; }
 
-  // Which rank holds an expert, which tokens come to it, and where their rows lie, as the oracle says; and a rank's
-  // experts.
+  // As the oracle says: the rank that holds an expert, the tokens that come to it, and the places of their rows; and a
+  // rank's experts.
   const std::vector<std::uint32_t>& homes() const { return homes_; }
   const oracle::Routing& routing() const { return routing_; }
   const std::vector<oracle::ExpertRows>& placed() const { return placed_; }

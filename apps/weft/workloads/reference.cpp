@@ -12,7 +12,7 @@
 namespace weft::cli {
 namespace {
 
-// How far two sums of `ranks` numbers may be apart when every addition rounds to the type, whatever the order.
+// The most by which two sums of `ranks` numbers may differ when every addition rounds to the type, whatever the order.
 double tolerance(const ReferenceArgs& args, std::size_t index) {
   if (args.op == ReduceOp::max || args.op == ReduceOp::min) return 0;
   constexpr std::array<double, 3> rounding = {0x1p-8, 0x1p-11, 0x1p-24};  // half a unit in the last place

@@ -1,4 +1,4 @@
-// Which ranks belong together, and whose rows lie where, on the host (weft/parallel.hpp).
+// Groups of ranks, and the places of their rows, on the host (weft/parallel.hpp).
 #pragma once
 
 #include "weft/c/types.h"

@@ -84,7 +84,7 @@ struct PipelinedAllReduce : AllReduceInstance<R, known_size, aligned16>, Prefetc
     const std::uint32_t each = most == 0 ? slots : (slots + most - 1) / most;
     return each < 2 ? 2 : each;
   }
-  // How many of first, first + step, … are less than `end`.
+  // The number of first, first + step, … that are less than `end`.
   static WEFT_FN std::uint32_t count_from(std::uint32_t first, std::uint32_t step, std::uint32_t end) {
     return first < end ? (end - first + step - 1) / step : 0;
   }
@@ -194,7 +194,7 @@ struct PipelinedAllReduce : AllReduceInstance<R, known_size, aligned16>, Prefetc
     }
     return batches * some * step;
   }
-  // How many times `each` packs are handled at once: more than once if there are registers.
+  // The number of times that `each` packs are handled at once: more than one if there are registers.
   template <Team T>
   static WEFT_FN constexpr std::uint32_t at_once(std::uint32_t each) {
     return kSpecialized && each <= T::kPacksAhead ? T::kPacksAhead / each : 1;

@@ -7,7 +7,7 @@
 
 namespace weft::sim {
 
-// Which instances set-ups run as threads of GPUs, and as CPU ranks (`one_thread`), whose packs travel in units of 8
+// The instances that set-ups run as threads of GPUs, and as CPU ranks (`one_thread`), whose packs travel in units of 8
 // bytes. No set-up has more than four ranks.
 constexpr bool is_simulated(const detail::AllReduceQuery& query, int unit, bool one_thread) {
   const detail::InstanceQuery& instance = query.instance;

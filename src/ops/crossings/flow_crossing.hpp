@@ -42,7 +42,7 @@ struct PlainStage {
   static constexpr bool kHasPieces = false;
 
   static WEFT_FN const CrossingWork& shards(const Work& work) { return work; }
-  // How a shard is cut in either hop: full chunks, and the rest.
+  // The cut of a shard in either hop: full chunks, and the rest.
   struct Cut {
     const Work& work;
     const Flow& flow;

@@ -59,8 +59,8 @@ WEFT_FN void renew_late_weights(T& team, const Session& s, const CombineWork& wo
 }
 
 // By all lanes of a warp: turns the numbers of a token's entries, of which the lanes have `count`, into their weights.
-// Those of this rank's own tokens are where the caller has given them, if this launch was given any: nothing is waited
-// for. False when the call has failed.
+// Weights of this rank's own tokens are where the caller has given them, if this launch was given any: nothing is
+// waited for. False when the call has failed.
 template <Team T>
 WEFT_FN bool await_late_weights(T& team, const Session& s, const CombineWork& work, std::uint32_t lane,
                                 std::uint32_t sender, std::uint32_t token, std::uint32_t count,

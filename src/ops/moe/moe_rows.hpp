@@ -1,4 +1,4 @@
-// How a row travels to its experts: cast to e4m3 on the way, or bit for bit. A row is cut into items: one lane sends an
+// The way of a row to its experts: cast to e4m3 on the way, or bit for bit. A row is cut into items: one lane sends an
 // item, and one lane receives it. Each rank chooses how many items a warp takes at once, and how many warps share a
 // row.
 #pragma once

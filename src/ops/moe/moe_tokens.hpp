@@ -1,4 +1,4 @@
-// How many tokens each rank has: a word from each, which dispatch's receivers await.
+// The number of tokens of each rank: a word from each, which dispatch's receivers await.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace weft::detail {
 
-// How many tokens each rank has, as far as the numbers have come; dealt to the lanes of a warp.
+// The number of tokens of each rank, as far as the numbers have come; dealt to the lanes of a warp.
 template <Team T>
 struct SenderTokens {
   static constexpr std::uint32_t kUnknown = kNone;  // more than any number

@@ -290,7 +290,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
   }
 
   // Waits for the rows of all ranks that answer, and adds them up. If this rank's own row does not flow, it is made of
-  // its experts' rows here, to the same bits, or is there already (by rank). False when the call has failed.
+  // its experts' rows here, to the same bits; by rank it is there already. False when the call has failed.
   template <Team T>
   static WEFT_FN bool add_rows(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
                                const Mine<T>& mine) {

@@ -23,7 +23,7 @@ struct MoeRingDispatch : DispatchControl {
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
   template <class T>
   static constexpr std::uint32_t kPiecePlaces = T::kStagePlaces - 1;  // of a stage; the other one is for heads
-  // Packs of a piece, as a rank receives it. Those that it sends may be smaller.
+  // Packs of a piece, as a rank receives it. Pieces that it sends may be smaller.
   template <class T>
   static constexpr std::uint32_t kPiecePacks = items_of_piece<T>(1) * T::kLanes;
 

@@ -13,7 +13,7 @@ namespace weft::detail {
 
 inline constexpr std::uint32_t kHeadPlace = 0;  // of a stage; the others are for pieces
 
-// How many items of `packs` packs a lane has in a piece.
+// The number of items of `packs` packs that a lane has in a piece.
 template <class T>
 constexpr std::uint32_t items_of_piece(std::uint32_t packs) {
   const std::uint32_t items = T::kPieceBytes / (T::kLanes * packs * sizeof(Pack));

@@ -4,7 +4,7 @@
 namespace weft::sim {
 namespace {
 
-// Which instances set-ups run.
+// The instances that set-ups run.
 constexpr bool is_simulated(const detail::DispatchQuery& query, unsigned lanes) {
   if (query.tallies && query.order == ScaleOrder::columns) return false;
   if (query.payloads && lanes == 8) return false;

@@ -35,7 +35,7 @@ struct FlowCopy {
     const Table& table;
     Route route;
 
-    // How long the message from its owner to a receiver is.
+    // The length of the message from its owner to a receiver.
     WEFT_FN std::uint64_t packs_of(std::uint32_t owner, std::uint32_t receiver) const {
       return length<InPacks>(work, rows_between(table, owner, receiver));
     }

@@ -14,7 +14,7 @@ namespace weft::detail {
 
 inline constexpr int kMoveThreads = 512;  // of a copy or a reduce-scatter, per block, at most
 
-// How a copy or a reduce-scatter is made. Only values that are the same on every rank decide when it goes over to
+// The way of a copy or a reduce-scatter. Only values that are the same on every rank decide when it goes over to
 // chunks: those of the call, and the group's table.
 struct MovePlan {
   std::uint64_t slot_packs;    // of the wire: longer messages flow in chunks

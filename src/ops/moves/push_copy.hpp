@@ -151,7 +151,7 @@ struct PushCopy {
   }
 
  private:
-  // How messages travel: the same on every rank.
+  // The way of messages: the same on every rank.
   enum class Way : std::uint8_t { lines, chunks, relayed_lines, relayed_chunks };
   template <class Wire, class Table>
   static WEFT_FN Way way_of(const Session& s, const Work& work, const Table& table, std::uint64_t most,

@@ -257,7 +257,7 @@ WEFT_FN RowPart row_part(std::uint64_t rows, Sharding sharding, std::uint32_t ra
   for (std::uint32_t before = 0; before < rank; ++before) part.begin += partition.rows_in(all, before);
   return part;
 }
-// How many of a part's rows are among the first `filled_rows`.
+// The number of a part's rows among the first `filled_rows`.
 WEFT_FN std::uint64_t filled(const RowPart& part, std::uint64_t filled_rows) {
   const std::uint64_t from_begin = filled_rows > part.begin ? filled_rows - part.begin : 0;
   return from_begin < part.rows ? from_begin : part.rows;

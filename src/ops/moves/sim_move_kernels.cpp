@@ -10,7 +10,7 @@ using detail::EqualPartition;
 using detail::ReplicaPartition;
 using detail::ScatterQuery;
 
-// Which instances set-ups run. No set-up has more than four ranks.
+// The instances that set-ups run. No set-up has more than four ranks.
 template <class Query>
 constexpr bool is_simulated(const Query&, int) {
   return true;

@@ -13,8 +13,8 @@
 
 namespace weft::detail {
 
-// How an all-reduce with a norm is made: whole rows, and several kernels if the buffers do not hold all rows. A row
-// that is too long for them goes by pieces (ops/norm/norm_steps.hpp).
+// The way of an all-reduce with a norm: whole rows, and several kernels if the buffers do not hold all rows. A row that
+// is too long for them goes by pieces (ops/norm/norm_steps.hpp).
 struct NormPlan {
   Algorithm algorithm;
   std::uint64_t piece_rows;   // of one kernel

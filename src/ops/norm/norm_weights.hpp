@@ -21,7 +21,7 @@ struct NormWeights {
 
   explicit WEFT_FN NormWeights(const NormWork& work) : gamma(work.gamma, 0) {}
 
-  // Those of the row's pack i.
+  // The weights of the row's pack i.
   WEFT_FN Weights load(std::uint32_t i) const {
     if constexpr (f32) {
       return {{gamma.load(2 * i), gamma.load(2 * i + 1)}};

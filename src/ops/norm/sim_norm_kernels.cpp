@@ -6,8 +6,8 @@
 namespace weft::sim {
 namespace {
 
-// Which instances set-ups run. No set-up has more than four ranks. Lanes add up the squares of a block's row, which is
-// the same among any number of ranks.
+// The instances that set-ups run. No set-up has more than four ranks. Lanes add up the squares of a block's row, which
+// is the same among any number of ranks.
 constexpr bool is_simulated(const detail::FusedNormQuery& query, int unit, unsigned lanes) {
   if (query.gamma_f32 && query.type != DataType::bf16) return false;
   if (lanes != 1) return query.size == 2 || query.gamma_f32;

@@ -22,7 +22,7 @@ struct NormStage {
   static constexpr bool kHasPieces = true;
 
   static WEFT_FN const CrossingWork& shards(const Work& work) { return work.shards; }
-  // How a shard's rows are cut: so many rows in a chunk, or so many chunks, its pieces, of a row.
+  // The cut of a shard's rows: so many rows in a chunk, or so many chunks, its pieces, of a row.
   struct Cut {
     std::uint32_t row_packs, rows, pieces;
     std::uint64_t slot_packs;

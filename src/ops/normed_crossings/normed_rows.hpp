@@ -13,7 +13,7 @@
 
 namespace weft::detail {
 
-// How many packs of a row are what, and how many scales a row has.
+// The numbers of packs of each kind in a row, and of its scales.
 struct NormedRowShape {
   std::uint32_t normed, cast, scales;  // packs
   std::uint32_t groups;                // scales that are made

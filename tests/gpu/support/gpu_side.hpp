@@ -1,4 +1,4 @@
-// How GPU ranks record gathers and scatters and make them again (support/move_recordings.hpp).
+// GPU ranks record gathers and scatters and make them again (support/move_recordings.hpp).
 #pragma once
 
 #include <utility>

@@ -21,7 +21,7 @@ namespace weft::test {
 
 int gpu_count();
 
-// How much slower than usual kernels are: WEFT_TEST_SLOWNESS, or 1. compute-sanitizer's runs set it.
+// The factor by which kernels are slower than usual: WEFT_TEST_SLOWNESS, or 1. compute-sanitizer's runs set it.
 int slowness();
 
 // Waits end within `deadline` times slowness(), so that no bug hangs the GPU.

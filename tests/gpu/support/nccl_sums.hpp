@@ -1,4 +1,4 @@
-// Which reductions of small integers (Fill::integers) NCCL makes as Weft does, whatever its order.
+// The reductions of small integers (Fill::integers) that NCCL makes as Weft does, whatever its order.
 #pragma once
 
 #include "weft/types.hpp"

@@ -232,7 +232,7 @@ map: of the exchange's maps of experts, the same on every rank.)doc")
            R"doc(
 The first half of dispatch: waits for no rank. Sends and waits take turns.
 
-rounds: into which each rank's experts are divided: their number (1 to 16, as even as possible), or the experts of each
+rounds: into which each rank's experts are divided: their number, 1 to 16, as even as possible; or the experts of each
 of them, as many together as the rank has that holds most. Such a dispatch has a wait for each round, and its combine
 may have a send for each. Rows travel in the first round that needs them, so nothing is sent twice. Rounds ask for
 weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens, map, rank_mask, mask_ids, again,

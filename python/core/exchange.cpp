@@ -183,7 +183,7 @@ different maps) the old maps are in force on all ranks.)doc")
           "Experts, or places for them, of this rank.")
       .def_prop_ro(
           "experts", [](const PyExchange& self) { return experts(self, 0); },
-          "Global numbers of this rank's experts, in the order of the output; −1 for an empty place. Those of map 0.")
+          "Global numbers of this rank's experts, in the order of the output; −1 for an empty place. Of map 0.")
       .def_prop_ro(
           "capacity", [](const PyExchange& self) { return self->exchange.capacity(); },
           "Rows of one expert; expert_contiguous, rank_compact: of all; rank_major: of one rank.")
@@ -199,7 +199,7 @@ different maps) the old maps are in force on all ranks.)doc")
           "top_k", [](const PyExchange& self) { return self->exchange.args().top_k; }, "Most experts of a token.")
       .def_prop_ro(
           "layout", [](const PyExchange& self) { return word_of(self->exchange.args().layout); },
-          nb::sig("def layout(self) -> weft._words.RowLayout"), "How rows of dispatch's output lie.");
+          nb::sig("def layout(self) -> weft._words.RowLayout"), "The places of rows in dispatch's output.");
   bind_dispatch(exchange);
 }
 

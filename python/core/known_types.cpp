@@ -40,7 +40,7 @@ struct DlpackTable {
   void* current_work_stream;
 };
 
-// How torch's tensors are asked. The names are made once, not in each look-up.
+// The questions to torch's tensors. The names are made once, not in each look-up.
 struct TorchTensors {
   nb::str requires_grad = nb::str("requires_grad"), is_neg = nb::str("is_neg"), is_conj = nb::str("is_conj");
   const DlpackTable* table = nullptr;  // null: an older torch

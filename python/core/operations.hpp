@@ -26,7 +26,7 @@ ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::
 // An output of f32 has wider elements than an input of bf16 or f16.
 AllGatherColumnsArgs all_gather_columns_args(const Tensor& out, const Tensor& in);
 AllToAllColumnsArgs all_to_all_columns_args(const Tensor& out, const Tensor& in);
-// How many groups of so many neighbours there are; rejects what is no divisor.
+// The number of groups of so many neighbours; rejects what is no divisor.
 std::size_t groups_of(const Group& group, std::size_t group_ranks);
 // `values`: null if nobody asks for them.
 TopKColumnsArgs top_k_columns_args(const Tensor* values, const Tensor& indices, const Tensor& in);

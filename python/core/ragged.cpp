@@ -136,7 +136,7 @@ Counts counts_of(const PyCounts& of, Tensors& tensors) {
 void bind_ragged(nb::module_& module, nb::class_<PyGroup>& group) {
   nb::class_<PyCounts>(module, "Counts", nb::type_slots(collected<PyCounts, &PyCounts::rows, &PyCounts::slots>),
                        R"doc(
-How many rows each rank has. In memory of the group's device, one captured graph serves every batch. GPU ranks
+The number of rows of each rank. In memory of the group's device, one captured graph serves every batch. GPU ranks
 read a list, or a tensor in the CPU's memory, when the call is made. A captured graph keeps its numbers.
 
 rows: i32 [size], a tensor or a list; with a `sharding` [1]. The same on all ranks when the call runs.

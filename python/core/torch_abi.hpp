@@ -57,7 +57,7 @@ inline constexpr NamedType kTypes[] = {
     {"int16", "i16"},     {"int32", "i32"},   {"int64", "i64"},   {"uint8", "u8"},          {"uint16", "u16"},
     {"uint32", "u32"},    {"uint64", "u64"},  {"bool", "bool"},   {"float8_e4m3fn", "e4m3"}};
 
-// Those of the process's torch. Throws Errc::unsupported if it is not loaded, or older than 2.10.
+// The functions of the process's torch. Throws Errc::unsupported if it is not loaded, or older than 2.10.
 const Functions& functions();
 // Whether operators see that a tensor requires a gradient. The stable interface does not say it, so c10's own function
 // is asked. It must be there, and answer rightly for a tensor of which the answer is known.

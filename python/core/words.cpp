@@ -31,7 +31,7 @@ void bind_words(nb::module_& module) {
              words_of<Device, ReduceOp, Algorithm, Padding, Sharding, Fp8Scaling, ScaleType, RowType, RowCast,
                       RowLayout, ScaleOrder, RowPath, LayerSchedule, Overflow, DataType>,
              nb::sig("def _words() -> dict[str, list[str]]"),
-             "Words for the values of each enumeration, in their order. Those of weft._words are compared with them.");
+             "Words for the values of each enumeration, in their order. weft._words is compared with them.");
 }
 
 }  // namespace weft::python

@@ -26,7 +26,7 @@ LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_"
 
 
 class Outcome(NamedTuple):
-    """How a program ended; a signal has a negative code."""
+    """The end of a program; a signal has a negative code."""
 
     code: int
     output: str

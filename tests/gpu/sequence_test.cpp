@@ -30,7 +30,7 @@ TEST_P(GpuSequence, SmallBuffers) {
   config.small_buffers = true;
   config.max_groups = 0;
   GpuWorld world = make_gpu_world(GetParam(), config);
-  const Mix mix{.most = 3'000'000, .few = 60'000, .most_blocks = world.shared() ? 6 : 40};
+  const Mix mix{.most = 1'200'000, .few = 60'000, .most_blocks = world.shared() ? 6 : 40};
   expect_right(world, mixed_cases(24, static_cast<std::uint32_t>(GetParam()), mix));
   expect_all_well(run_gpu_world(world, [](Communicator& communicator, GpuRank&, int) {
     const MemoryUse memory = communicator.memory();

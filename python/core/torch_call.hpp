@@ -36,8 +36,9 @@ inline int rank_of(std::int64_t number) {
   return std::in_range<int>(number) ? static_cast<int>(number) : -1;
 }
 
-// The values on torch's stack, in the schema's order. The callee owns the tensors; they go at the end of the call, when
-// it has been enqueued. torch's allocator reuses memory in the order of the stream, and the call is on the current one.
+// The values on torch's stack, in the schema's order. The callee owns tensors and lists, and has to take all of them.
+// Tensors go at the end of the call, when it has been enqueued: torch's allocator reuses memory in the order of the
+// stream, and the call is on the current one.
 class Stack {
  public:
   Stack(Value* values, std::uint64_t count) : values_(values), count_(count) {}
@@ -51,8 +52,8 @@ class Stack {
   std::optional<Tensor> optional();
   std::vector<Tensor> tensors();
   std::vector<std::int64_t> integers();
-  // The group, or the exchange, of the number behind the tensors: operators take no objects. A tensor that requires a
-  // gradient is refused here, since the callee owns all tensors and has to take them first.
+  // The group, or the exchange, of the number behind all tensors and lists: operators take no objects. A tensor that
+  // requires a gradient is refused here, and whatever throws from here on leaves nothing of torch's untaken.
   Group group();
   NumberedExchange exchange();
 

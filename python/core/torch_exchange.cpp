@@ -43,9 +43,9 @@ std::uint32_t positive(std::int64_t number) {
 std::uint32_t given_number(Stack& stack) {
   return positive(stack.integer());
 }
-GivenRounds given_rounds(Stack& stack) {
+GivenRounds given_rounds(const std::vector<std::int64_t>& numbers) {
   std::vector<std::uint32_t> rounds;
-  for (const std::int64_t number : stack.integers()) rounds.push_back(positive(number));
+  for (const std::int64_t number : numbers) rounds.push_back(positive(number));
   return GivenRounds(std::move(rounds));
 }
 
@@ -87,6 +87,8 @@ void dispatch(Stack& stack) {
     for (std::optional<Tensor>& other : tensors.others) other = stack.optional();
     tensors.output_payloads = stack.tensors();
   }
+  std::vector<std::int64_t> division;
+  if constexpr (half != Half::wait) division = stack.integers();
   const NumberedExchange of = stack.exchange();
   GivenRounds rounds({1});
   make(
@@ -97,7 +99,7 @@ void dispatch(Stack& stack) {
         set_options(args, stack);
         if constexpr (half != Half::wait) {
           args.discard = stack.flag();
-          rounds = given_rounds(stack);
+          rounds = given_rounds(division);
           args.rounds = rounds.rounds();
           args.most_tokens = given_number(stack);
           args.map = given_number(stack);
@@ -137,8 +139,8 @@ void dispatch(Stack& stack) {
 }
 
 // (Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, Tensor? topk_weights,
-// int exchange, …). A send has only the input, the handle and the weights, and seems to change the handle: a compiler
-// drops what changes nothing. A wait has no weights.
+// int[] rounds, int exchange, …). A send has only the input, the handle, the weights and the rounds, and seems to
+// change the handle: a compiler drops what changes nothing. A wait has no weights and no rounds.
 template <Half half>
 void combine(Stack& stack) {
   std::optional<Tensor> output, input, handle, weights, residual, waits;
@@ -149,7 +151,11 @@ void combine(Stack& stack) {
     residual = stack.optional();
     waits = stack.optional();
   }
-  if constexpr (half != Half::wait) weights = stack.optional();
+  std::vector<std::int64_t> division;
+  if constexpr (half != Half::wait) {
+    weights = stack.optional();
+    division = stack.integers();
+  }
   const NumberedExchange of = stack.exchange();
   GivenRounds rounds({1});
   make(
@@ -161,7 +167,7 @@ void combine(Stack& stack) {
             combine_args(ExchangeShapes(of.exchange, of.group), read_handle(*handle),
                          {address(output), address(input), address(weights), address(residual), address(waits)});
         set_options(args, stack);
-        if constexpr (half != Half::wait) rounds = given_rounds(stack);
+        if constexpr (half != Half::wait) rounds = given_rounds(division);
         if constexpr (half == Half::send) args.round = given_number(stack);
         args.rounds = rounds.rounds();
         return args;
@@ -187,7 +193,7 @@ const std::vector<Operator>& exchange_operators() {
       "Tensor(n!)[] output_payloads";
   static constexpr const char* kEnd = "int exchange, int options) -> ()";
   static constexpr const char* kSendEnd =
-      "int exchange, int options, bool discard, int[] rounds, int most_tokens, int map) -> ()";
+      "int[] rounds, int exchange, int options, bool discard, int most_tokens, int map) -> ()";
   static constexpr const char* kWaitEnd = "int exchange, int options, int round) -> ()";
   static const std::vector<Operator> all = {
       {"dispatch", fmt::format("(Tensor(a!) handle, {}, {}, {}", kInputs, kOutputs, kSendEnd),
@@ -196,10 +202,10 @@ const std::vector<Operator>& exchange_operators() {
       {"dispatch_wait", fmt::format("(Tensor handle, {}, {}", kOutputs, kWaitEnd), kernel<dispatch<Half::wait>>},
       {"combine",
        "(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
-       "Tensor? topk_weights, int exchange, int options, int[] rounds) -> ()",
+       "Tensor? topk_weights, int[] rounds, int exchange, int options) -> ()",
        kernel<combine<Half::joined>>},
       {"combine_send",
-       "(Tensor? input, Tensor(a!) handle, Tensor? topk_weights, int exchange, int options, int[] rounds, int round) "
+       "(Tensor? input, Tensor(a!) handle, Tensor? topk_weights, int[] rounds, int exchange, int options, int round) "
        "-> ()",
        kernel<combine<Half::send>>},
       {"combine_wait",

@@ -21,7 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from torch_cases import NAMES, Case
 
-DEFINED = {schema.name.split("::")[1] for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("weft::")}
+SCHEMAS = [schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("weft::")]
+DEFINED = {schema.name.split("::")[1] for schema in SCHEMAS}
 ALONE = [name for name in NAMES if name != "send_and_receive"]  # what a world of one can call
 HALVES = ["dispatch_send", "dispatch_wait", "combine_send", "combine_wait"]
 MESSAGES = ["send", "receive"]

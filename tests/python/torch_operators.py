@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,9 @@ import weft.torch
 from ranks import run_ranks
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch_cases import NAMES, Case, bits
-from torch_checks import ALONE, alone, calls_of, through_operators
+from torch_checks import ALONE, SCHEMAS, alone, calls_of, spied_on, through_operators
 from torch_methods import through_core
 
 RANKS = 3
@@ -175,6 +177,67 @@ def test_errors_have_their_records() -> None:
             torch.ops.weft.all_reduce(torch.zeros(3), 0, 0)
 
     alone(work)
+
+
+class Allocated(ctypes.Structure):
+    """glibc's struct mallinfo2."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks used free kept".split()]
+
+
+def allocated() -> int:
+    """Bytes that malloc has given to this process."""
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = Allocated
+    now = ask()
+    return int(now.used + now.hblkhd)
+
+
+LONG = 1 << 18  # numbers of a list: two megabytes
+
+
+def refused(operator: Any, values: tuple[Any, ...]) -> list[Any]:
+    """The values of a call that is refused: a tensor requires a gradient, or else there is no such group."""
+    given = []
+    for argument, value in zip(operator._schema.arguments, values, strict=True):
+        kind = str(argument.type)
+        given.append(0 if argument.name in ("group", "exchange") else [1] * LONG if kind == "List[int]" else value)
+    for tensor in tree_leaves(given):
+        if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+            tensor.requires_grad_()
+    return given
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_refused_operator_keeps_nothing(name: str) -> None:
+    """It owns the tensors and lists that it is called with."""
+
+    def work(rank: weft.Communicator) -> None:
+        case = Case(weft.torch.Group(rank.world))
+        case.broadcast = lambda: [case.group.broadcast_(case.x.clone())]  # type: ignore[method-assign]
+        with spied_on() as called:
+            getattr(case, name)()
+        assert called
+        for operator, values in called:
+            given = refused(operator, values)
+            tensors = [value for value in tree_leaves(given) if isinstance(value, torch.Tensor)]
+            uses, before = [tensor._use_count() for tensor in tensors], allocated()
+            for _ in range(4):
+                with pytest.raises(RuntimeError, match="weft has no gradients|has this number"):
+                    operator(*given)
+            assert [tensor._use_count() for tensor in tensors] == uses, operator
+            assert allocated() - before < 8 * LONG, operator
+
+    with through_operators():
+        alone(work)
+
+
+def test_the_number_stands_behind_what_an_operator_owns() -> None:
+    """Whatever refuses a call comes behind it: by then the operator has taken all tensors and lists."""
+    for schema in SCHEMAS:
+        names = [argument.name for argument in schema.arguments]
+        behind = names.index("exchange" if "exchange" in names else "group") + 1
+        assert {str(argument.type) for argument in schema.arguments[behind:]} <= {"int", "bool", "float"}, schema
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])

@@ -103,7 +103,7 @@ class Exchange:
         """
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again, list(payloads)
-        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads), discard, most_tokens, map
         taken = *_in_order(outputs), list(output_payloads)
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *taken, *end)
         return handle
@@ -129,7 +129,7 @@ class Exchange:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again, list(payloads)
-        end = self.number, operators.options(tag, blocks, threads), discard, _list_of(rounds), most_tokens, map
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads), discard, most_tokens, map
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
 
@@ -166,7 +166,7 @@ class Exchange:
     ) -> None:
         """output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual."""
         tensors = output, input, handle, residual, source_wait_ns, topk_weights
-        end = self.number, operators.options(tag, blocks, threads), _list_of(rounds)
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads)
         operators.call(operators.ops.combine.default, *tensors, *end)
 
     def combine_send(
@@ -182,7 +182,7 @@ class Exchange:
         threads: int = 0,
     ) -> None:
         """The first half of combine: waits for no rank. With weights_at_combine, only the weights travel."""
-        end = self.number, operators.options(tag, blocks, threads), _list_of(rounds), round
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads), round
         operators.call(operators.ops.combine_send.default, input, handle, topk_weights, *end)
 
     def combine_wait(

@@ -44,6 +44,13 @@ LIVE = {
             exchanges.append(weft.Exchange.create(rank.world, tokens=1, hidden=8, experts=2, top_k=1))
         on_each(create)
     """,
+    "layers": """
+        layers = []
+        def create(rank):
+            exchange = weft.Exchange.create(rank.world, tokens=1, hidden=8, experts=2, top_k=1)
+            layers.append(weft.MoeLayer.create(exchange, intermediate=8))
+        on_each(create)
+    """,
     "recordings": """
         kept = []
         def record(rank):

@@ -7,6 +7,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,8 +45,22 @@ class Rank:
         self.made = made
         self.world = made.world
         self.exchange = weft.Exchange.create(self.world, tokens=1, hidden=8, experts=2, top_k=1)
+        self.layer = weft.MoeLayer.create(self.exchange, intermediate=8)
         self.memory = weft.SymmetricMemory.allocate(made, 256)
         self.recording = weft.Recording.capture(made, lambda: self.world.all_reduce(self.x))
+
+    def experts(self) -> dict[str, Any]:
+        def nothing(_: object) -> None:
+            """Made of zeros, it is right: the workspace has nothing else."""
+
+        return {"workspace": np.zeros(self.layer.workspace_bytes, np.uint8), "up": nothing, "down": nothing}
+
+    def run_layer(self) -> None:
+        x, y = weft.Tensor(np.zeros((1, 8), np.uint16), "bf16"), weft.Tensor(np.ones((1, 8), np.uint16), "bf16")
+        self.layer.run(y, x, np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32), **self.experts())
+
+    def run_experts(self) -> None:
+        self.layer.run_experts(**self.experts())
 
     def calls(self) -> list[Callable[[], object]]:
         return [
@@ -53,6 +68,8 @@ class Rank:
             self.world.barrier,
             self.recording.replay,
             lambda: weft.Recording.capture(self.made, lambda: None),
+            self.run_layer,
+            self.run_experts,
             self.exchange.free,
             self.memory.free,
             lambda: self.memory.data_ptr,
@@ -78,7 +95,7 @@ def live_as_a_child(rank: Rank) -> None:
         assert caught.value.code is weft.Errc.unsupported, number
     rank.made.abort()  # does nothing, as the parent's next calls show
     own = weft.Communicator.local(1, CONFIG)[0]
-    del rank.made, rank.world, rank.exchange, rank.memory, rank.recording
+    del rank.made, rank.world, rank.exchange, rank.layer, rank.memory, rank.recording
     expect_sums(own.world)
 
 
@@ -92,6 +109,7 @@ def test_a_forked_child_is_no_rank_and_harms_none() -> None:
         expect_sums(rank.world)
         rank.recording.replay()
         assert (rank.x == 2).all()
+        rank.run_layer()
         assert rank.made.status() is None
 
     on_each(ranks, work_on)

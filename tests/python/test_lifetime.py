@@ -51,21 +51,25 @@ def nothing_stays() -> Any:
 
 F16: Any = {"type": "f16", "combine_type": "f16"}
 KINDS = ("communicator", "group", "exchange", "memory", "recording")
+OF_LAYERS = ("communicator", "group", "exchange", "layer")  # all six have 720 orders
 
 
 class Objects:
-    """A rank alone, and everything that is made with it."""
+    """A rank alone, and what is made with it, of these kinds. All are made: the others die first."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: tuple[str, ...]) -> None:
         made = weft.Communicator.local(1, CPU)[0]
         self.x = np.ones(4, np.int32)
-        self.alive: dict[str, Any] = {
+        exchange = weft.Exchange.create(made.world, tokens=1, hidden=8, experts=2, top_k=1, **F16)
+        everything = {
             "communicator": made,
             "group": made.world,
-            "exchange": weft.Exchange.create(made.world, tokens=1, hidden=8, experts=2, top_k=1, **F16),
+            "exchange": exchange,
+            "layer": weft.MoeLayer.create(exchange, intermediate=8),
             "memory": weft.SymmetricMemory.allocate(made, 4096),
             "recording": weft.Recording.capture(made, lambda: made.world.all_reduce(self.x)),
         }
+        self.alive: dict[str, Any] = {kind: everything[kind] for kind in kinds}
 
     def work(self) -> None:
         """Uses whatever is left."""
@@ -73,6 +77,7 @@ class Objects:
             "communicator": lambda made: expect_sums(made.world),
             "group": expect_sums,
             "exchange": exchange_a_row,
+            "layer": run_a_layer,
             "memory": lambda memory: ctypes.memset(memory.data_ptr, 7, memory.bytes),
             "recording": lambda recording: recording.replay(),
         }
@@ -91,11 +96,30 @@ def exchange_a_row(exchange: weft.Exchange) -> None:
     assert (y == x).all()
 
 
-@pytest.mark.parametrize("first", KINDS)
-def test_objects_die_in_any_order(first: str) -> None:
+def run_a_layer(layer: weft.MoeLayer, workspace: Array | None = None, **more: Any) -> None:
+    """With experts that give back what they get."""
+
+    def up(gemm: weft.ExpertGemm) -> None:
+        made = array_in(gemm.output)
+        made[..., :8] = 64  # silu of it is the number itself
+        made[..., 8:] = array_in(gemm.input)
+
+    def down(gemm: weft.ExpertGemm) -> None:
+        array_in(gemm.output)[:] = array_in(gemm.input) / 64
+
+    if workspace is None:
+        workspace = np.zeros(layer.workspace_bytes, np.uint8)
+    x, y = np.full((1, 8), 3, np.float16), np.zeros((1, 8), np.float16)
+    ids, weights = np.ones((1, 1), np.int32), np.ones((1, 1), np.float32)
+    layer.run(y, x, ids, weights, **{"up": up, "down": down, "workspace": workspace, **more})
+    assert (y == x).all()
+
+
+@pytest.mark.parametrize(("kinds", "first"), [(kinds, first) for kinds in (KINDS, OF_LAYERS) for first in kinds])
+def test_objects_die_in_any_order(kinds: tuple[str, ...], first: str) -> None:
     before = windows()
-    for others in itertools.permutations(set(KINDS) - {first}):
-        objects = Objects()
+    for others in itertools.permutations(set(kinds) - {first}):
+        objects = Objects(kinds)
         for kind in (first, *others):
             objects.work()
             del objects.alive[kind]
@@ -165,6 +189,27 @@ def test_a_call_keeps_no_array() -> None:
         world.all_reduce(array, op="mean")  # type: ignore[arg-type]
     del array, counts
     assert [watch() for watch in watches] == [None, None]
+
+
+def test_a_layer_keeps_no_workspace_and_no_function() -> None:
+    """Functions often have their layer, and the collector must find no cycle that it cannot see."""
+    exchange = weft.Exchange.create(weft.Communicator.local(1, CPU)[0].world, tokens=1, hidden=8, experts=2, top_k=1, **F16)
+    layer = weft.MoeLayer.create(exchange, intermediate=8)
+    workspace = owner(layer.workspace_bytes, np.uint8)
+
+    def observe(*_: object) -> None:
+        assert layer
+
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    watches = weakref.ref(workspace), weakref.ref(observe), weakref.ref(broken)
+    run_a_layer(layer, workspace, observe=observe)
+    with pytest.raises(ZeroDivisionError):
+        run_a_layer(layer, workspace, up=broken)
+    del workspace, observe, broken
+    gc.collect()  # the exception's traceback has frames
+    assert [watch() for watch in watches] == [None, None, None]
 
 
 def test_an_array_of_a_view_keeps_the_array_alive() -> None:

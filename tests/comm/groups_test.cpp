@@ -35,8 +35,6 @@ TEST(Groups, MembersAreOrderedByWorldRankAndColorMinusOneIsInNone) {
   }));
 }
 
-// Rounding makes the region of three ranks larger than that of four ranks. It must not reach into the next group's
-// region.
 // Engines make many groups of the same ranks.
 TEST(Groups, TakeNoMoreMemory) {
   expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int) {
@@ -47,6 +45,8 @@ TEST(Groups, TakeNoMoreMemory) {
   }));
 }
 
+// Rounding makes the region of three ranks larger than that of four ranks. It must not reach into the next group's
+// region.
 TEST(Groups, RegionsOfSmallerGroupsFit) {
   constexpr std::size_t bytes = std::size_t{4} << 20, count = bytes / 4;
   Config config = cpu_config();

@@ -158,6 +158,10 @@ CALLS = {
         lambda g: g.all_reduce(f32(4), op="mean"),  # type: ignore[arg-type]
         "op is 'mean'; it must be one of sum, max, min, avg",
     ),
+    "NCCL's op": Bad(
+        lambda g: g.all_reduce(f32(4), op="prod"),  # type: ignore[arg-type]
+        "op is 'prod'; it must be one of sum, max, min, avg",
+    ),
     "algorithm": Bad(
         lambda g: g.all_reduce(f32(4), algorithm="ring"),  # type: ignore[arg-type]
         "algorithm is 'ring'; it must be one of automatic, one_shot, two_shot, pipelined, nccl, multimem_one_shot, "

@@ -68,6 +68,7 @@ class Rank:
             self.world.barrier,
             self.recording.replay,
             lambda: weft.Recording.capture(self.made, lambda: None),
+            lambda: weft.MoeLayer.create(self.exchange, intermediate=8),
             self.run_layer,
             self.run_experts,
             self.exchange.free,

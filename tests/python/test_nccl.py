@@ -1,4 +1,4 @@
-"""Which NCCL a process takes, with stand-ins (tests/stubs). It keeps its copy, so each case has a process of its own."""
+"""The NCCL that a process takes, with stand-ins (tests/stubs). It keeps its copy, so each case has a process of its own."""
 
 from __future__ import annotations
 

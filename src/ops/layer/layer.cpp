@@ -13,6 +13,7 @@ namespace weft {
 MoeLayer MoeLayer::create(const MoeExchange& exchange, const MoeLayerArgs& args) {
   using detail::require;
   const detail::ExchangeState& state = *exchange.state_;
+  state.dispatch_channel().communicator().check_process();
   require(!detail::has_joint_rows(state.shape().layout),
           "exchange: its layout is {}; a layer asks for masked or contiguous", name(state.shape().layout));
   const bool cast = args.down_cast != RowCast::none;

@@ -106,7 +106,7 @@ test_torch() {
   fi
   say "testing torch's operators with torch $("$torch_python" -c 'import torch; print(torch.__version__)')" \
     "of $torch_python"
-  PYTHONPATH=build/dev/site timeout --kill-after=10 600 "$torch_python" -B -m pytest -q -p no:cacheprovider \
+  PYTHONPATH=build/dev/site timeout --kill-after=10 900 "$torch_python" -B -m pytest -q -p no:cacheprovider \
     tests/python/torch_operators.py tests/python/torch_opcheck.py tests/python/torch_direct.py \
     tests/python/torch_groups.py tests/python/torch_layers.py tests/python/torch_payloads.py \
     tests/python/torch_documents.py >"$log" 2>&1 ||

@@ -16,6 +16,10 @@ std::string place_in(const Extent& whole, std::size_t place) {
 
 }  // namespace
 
+void check_aligned(const char* name, const void* data, std::size_t alignment) {
+  require(is_aligned(data, alignment), "{}: {} is not aligned to {} bytes", name, data, alignment);
+}
+
 void check_size(const char* name, std::size_t size) {
   require(size <= kMostRows, "{}: {} is not between 0 and 2^40", name, size);
 }
@@ -65,13 +69,13 @@ void check_extent(const GroupState& group, const Extent& extent) {
   constexpr std::size_t most = std::size_t{1} << 46;
   require(extent.stride >= extent.row_bytes, "{}_stride: {} bytes from row to row are less than the {} bytes of a row",
           extent.name, extent.stride, extent.row_bytes);
-  std::size_t all = 0;  // a division would take as long as the other checks together
+  std::size_t all = 0;  // a product, as a division takes longer
   require(extent.stride <= most && !__builtin_mul_overflow(extent.rows, extent.stride + 1, &all) && all <= most,
           "{}: {} rows, {} bytes apart, are more than 2^46 bytes", extent.name, extent.rows, extent.stride);
   if (extent.bytes() == 0) return;
   require(extent.data != nullptr, "{}: null, with {} rows of {} bytes", extent.name, extent.rows, extent.row_bytes);
-  require((reinterpret_cast<std::uintptr_t>(extent.data) & (extent.alignment - 1)) == 0,
-          "{}: {} is not aligned to the {} bytes of its elements", extent.name, extent.data, extent.alignment);
+  require(is_aligned(extent.data, extent.alignment), "{}: {} is not aligned to the {} bytes of its elements",
+          extent.name, extent.data, extent.alignment);
   check_buffer(group, extent.name, extent.data);
 }
 

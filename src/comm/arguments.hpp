@@ -19,6 +19,11 @@ void require(bool good, fmt::format_string<T...> message, T&&... values) {
   if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
 }
 
+// `alignment`: a power of two, so that a check divides nothing.
+inline bool is_aligned(const void* data, std::size_t alignment) {
+  return (reinterpret_cast<std::uintptr_t>(data) & (alignment - 1)) == 0;
+}
+void check_aligned(const char* name, const void* data, std::size_t alignment);
 // A number of rows, or the width of one.
 void check_size(const char* name, std::size_t size);
 void check_root(const GroupState& group, int root);

@@ -49,8 +49,7 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args, const d
   if (args.count == 0) return;
   const auto check_buffer = [&](const char* name, const void* data) {
     require(data != nullptr, "{}: null, with count {}", name, args.count);
-    const auto address = reinterpret_cast<std::uintptr_t>(data);
-    require(address % element == 0, "{}: {} is not aligned to the {} bytes of {}", name, data, element,
+    require(detail::is_aligned(data, element), "{}: {} is not aligned to the {} bytes of {}", name, data, element,
             weft::name(args.type));
     detail::check_buffer(group, name, data);
   };

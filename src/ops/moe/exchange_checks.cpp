@@ -15,8 +15,7 @@ namespace {
 
 void check_address(const char* name, const void* data, std::size_t alignment) {
   require(data != nullptr, "{}: null", name);
-  require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
-          alignment);
+  check_aligned(name, data, alignment);
 }
 void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
   check_address(name, data, alignment);

@@ -25,8 +25,7 @@ std::size_t counted(const GroupState& group, const Counts& counts, std::size_t s
 void check_numbers(const GroupState& group, const Counts& counts, const char* name, const std::int32_t* numbers,
                    std::size_t count) {
   require(numbers != nullptr, "{}: null", name);
-  require(reinterpret_cast<std::uintptr_t>(numbers) % sizeof(std::int32_t) == 0, "{}: {} is not aligned to 4 bytes",
-          name, static_cast<const void*>(numbers));
+  check_aligned(name, numbers, sizeof(std::int32_t));
   if (!counts.on_host) return check_buffer(group, name, numbers);
   for (std::size_t i = 0; i < count; ++i) {
     require(numbers[i] >= 0, "{}[{}]: {} is not between 0 and {}", name, i, numbers[i], INT32_MAX);

@@ -87,8 +87,7 @@ void check_fp8(const GroupState& group, const NormArguments& args) {
   check_extent(group, fp8_extent(args));
   const auto check_scales = [&](const char* name, const void* data, std::size_t alignment) {
     require(data != nullptr, "{}: null, with scaling {}", name, weft::name(fp8.scaling));
-    require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
-            alignment);
+    check_aligned(name, data, alignment);
     check_buffer(group, name, data);
   };
   if (fp8.scaling == Fp8Scaling::fixed) return check_scales("fp8.scale", fp8.scale, alignof(float));

@@ -93,15 +93,9 @@ void AllReduceProgram::fill_columns(unsigned call, unsigned rank) {
                             : place(detail::ColumnPartition<false>{equal, kept});
     return;
   }
-  const detail::CountedPartition counted{.counts = spec.counts.data(),
-                                         .ranks = static_cast<std::uint32_t>(n / spec.group_ranks),
-                                         .sharding = Sharding::none,
-                                         .padding = spec.padding,
-                                         .slot_rows = kSlotRows,
-                                         .slots = spec.slots.data(),
-                                         .own_padded = false,
-                                         .own_rows = room,
-                                         .whole_rows = rows};
+  detail::CountedPartition counted = counts_of(spec, n / spec.group_ranks);
+  counted.own_rows = room;
+  counted.whole_rows = rows;
   t.kernel = spec.changed ? find(detail::GroupColumnPartition<true>{counted, doubled, spec.group_ranks})
                           : find(detail::GroupColumnPartition<false>{counted, kept, spec.group_ranks});
 }

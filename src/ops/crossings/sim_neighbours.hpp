@@ -16,7 +16,7 @@ struct Neighbours {
   Neighbours(const CallSetup& spec, std::size_t all) : slots(slots_of(spec, all)), ranks(spec.group_ranks) {}
 
   std::size_t first_of(std::size_t rank) const { return rank / ranks * ranks; }
-  // Of the ranks of its group up to `rank`.
+  // Rows of the ranks of its group that come before it.
   std::uint64_t rows_before(std::size_t rank) const {
     std::uint64_t rows = 0;
     for (std::size_t member = first_of(rank); member < rank; ++member) rows += slots.rows[member];
@@ -35,15 +35,10 @@ struct Neighbours {
 // `own_rows`: of the shard, as the plan gives it.
 inline detail::CrossingPartition partition_of(const CallSetup& spec, const Neighbours& neighbours, std::size_t rank,
                                               bool gathers, std::uint64_t own_rows) {
-  return {.shards = {.counts = spec.counts.data(),
-                     .ranks = static_cast<std::uint32_t>(neighbours.slots.rows.size()),
-                     .sharding = Sharding::none,
-                     .padding = spec.padding,
-                     .slot_rows = kSlotRows,
-                     .slots = spec.slots.data(),
-                     .own_padded = false,
-                     .own_rows = own_rows,
-                     .whole_rows = neighbours.all_slots()},
+  detail::CountedPartition shards = counts_of(spec, neighbours.slots.rows.size());
+  shards.own_rows = own_rows;
+  shards.whole_rows = neighbours.all_slots();
+  return {.shards = shards,
           .group_ranks = spec.group_ranks,
           .gathers = gathers,
           .own_rows = gathers ? neighbours.rows_of_group(rank) : neighbours.slots_of_group(rank)};

@@ -149,16 +149,11 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   if (world_.stale(call)) t.expected = t.initial;
   const std::uint64_t slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs;
   const std::uint64_t lacking = setup_.faults.no_room && setup_.is_odd(call, rank) ? 1 : 0;
-  const detail::CountedPartition counted{.counts = spec.counts.data(),
-                                         .ranks = static_cast<std::uint32_t>(n),
-                                         .sharding = spec.sharding,
-                                         .padding = spec.padding,
-                                         .slot_rows = kSlotRows,
-                                         .slots = spec.slots.data(),
-                                         .own_padded = scatters_v,
-                                         .own_rows = scatters_v ? slots.slots[me] - lacking : slots.rows[me],
-                                         .whole_rows = slots.begins[n] - (gathers_v ? lacking : 0),
-                                         .detour_packs = spec.detour ? 0 : ~std::uint64_t{0}};
+  detail::CountedPartition counted = counts_of(spec, n);
+  counted.own_padded = scatters_v;
+  counted.own_rows = scatters_v ? slots.slots[me] - lacking : slots.rows[me];
+  counted.whole_rows = slots.begins[n] - (gathers_v ? lacking : 0);
+  counted.detour_packs = spec.detour ? 0 : ~std::uint64_t{0};
   const detail::EqualPartition equal{
       .rows = 1,
       .input_step = spec.moving == Moving::all_to_all || spec.moving == Moving::reduce_scatter ? 1u : 0u,

@@ -62,7 +62,7 @@ OF_SIMULATOR = re.compile(r"(src|apps/weft)/(sim(ulate)?/|(.*/)?sim_[^/]*$)")
 ORACLE = "oracle/"
 ORACLE_INCLUDE = re.compile(r'^\s*#\s*include\b(?!\s*("oracle/\w+\.hpp"|<\w+>)\s*$)')
 
-# An algorithm is a header of a room that takes a team. Of source files only those of an executor see one, in a room: a
+# An algorithm is a header of a room that takes a team. Only source files of an executor see one, in a room: a
 # folder with a list of instances. A partition says whose rows lie where, which hosts ask, too: its team shares a table.
 ALGORITHM_HOME = re.compile(r"src/(ops/.*|comm)/(?!sim_)[^/]*\.hpp$")
 TAKES_TEAM = re.compile(r"\bauto& team\b|\bT& team\b|<[^<>]*\bTeam \w+")

@@ -57,7 +57,7 @@ TEST(OracleActivation, MayBeNothingBelow) {
   EXPECT_GT(row[0].farthest, 0x80000000u);
 }
 
-// A scale of 384 / 448 makes 448 of 384. Of what comes back each bit but the last few is known.
+// A scale of 384 / 448 makes 448 of 384. Each bit that comes back is known but the last few.
 TEST(OracleActivation, ScalesOfF32HaveUnits) {
   const RightBits right = activated_row(Type::bf16, gate_up_of({64, 6}), 1, Scales::f32)[0];
   EXPECT_TRUE(right.contain(exactly(384).nearest));

@@ -88,8 +88,9 @@ struct DispatchArgs {
   std::uint32_t tokens = 0;  // of this rank, 0 … MoeExchangeArgs::tokens; ranks may differ
   // The most tokens that a rank has in this call: every rank gives the same number, and none has more. A call whose
   // ranks differ ends with Errc::mismatch. Up to MoeExchangeArgs::slot_tokens, rows of an exchange with a ring take
-  // slots, here and in the combine. 0: not known, so they take the ring. Engines know it: they pad batches to the size
-  // of a captured graph.
+  // slots, here and in the combine. The blocks that Weft chooses are for rows of so many tokens from each rank. 0: not
+  // known, so rows take the ring, and blocks are for MoeExchangeArgs::tokens. Engines know it: they pad batches to the
+  // size of a captured graph.
   std::uint32_t most_tokens = 0;
   // The map of experts that the dispatch, or its send, follows: 0 … MoeExchangeArgs::maps − 1.
   // A call whose ranks differ ends with Errc::mismatch.

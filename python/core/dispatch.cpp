@@ -215,8 +215,9 @@ places of that dispatch, for as many tokens. output, output_scales, output_paylo
 outputs, and others still hold. It takes that handle slot, and returns that handle.
 discard: the handle slot taken may still wait for its combine, which is then never called.
 rounds: in which rows are sent (dispatch_send). The peers must divide alike.
-most_tokens: the most that a rank has in this call, the same on every rank; 0: not known. Up to the exchange's
-slot_tokens rows take slots instead of the ring, here and in combine.
+most_tokens: the most that a rank has in this call, the same on every rank. Up to the exchange's slot_tokens rows take
+slots instead of the ring, here and in combine. The blocks that Weft chooses are for so many. 0: not known; rows take
+the ring, and blocks are for the exchange's tokens.
 map: of the exchange's maps of experts, the same on every rank.)doc")
       .def("dispatch_send", dispatch_send, nb::arg("input"), nb::arg("topk_ids") = nb::none(),
            nb::arg("topk_weights") = nb::none(), nb::kw_only(), nb::arg("scales") = nb::none(),

@@ -12,7 +12,7 @@ ExchangeShape shape_of(const MoeExchangeArgs& args, std::uint32_t ranks) {
   return make_shape(ranks, 0, args, map_experts(ranks, args));
 }
 
-// DeepSeek-V3 on 8 ranks with 133 blocks.
+// DeepSeek-V3 on 8 ranks with 133 blocks. Each rank has as many tokens as this one, and knows it.
 struct Grids {
   ExchangeShape shape = shape_of({.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8}, 8);
   std::uint32_t ranks = 8;
@@ -20,7 +20,7 @@ struct Grids {
     return {.shape = shape,
             .ranks = ranks,
             .tokens = tokens,
-            .most_tokens = 0,
+            .most_tokens = tokens,
             .ring = shape.ring_rows != 0,
             .phases = phases,
             .launch = launch,
@@ -35,7 +35,7 @@ void expect_grid(const ExchangeGrid& grid, int blocks, int threads) {
 
 // A token's row goes to 8 ranks. For each, 14 warps move 448 packs and one warp records the row: 120 warps, in blocks
 // of 4 while there are processors. A combine adds 896 packs with 28 warps.
-TEST(MoeGrid, FollowsTheTokensOfThisRank) {
+TEST(MoeGrid, FollowsTheTokensOfTheCall) {
   const Grids of;
   expect_grid(dispatch_grid(of.args(1)), 30 + 1, 128);
   expect_grid(dispatch_grid(of.args(4)), 120 + 1, 128);
@@ -45,15 +45,33 @@ TEST(MoeGrid, FollowsTheTokensOfThisRank) {
   expect_grid(combine_grid(of.args(128)), 133, 512);
 }
 
-// Other ranks may send it the largest possible number of rows.
-TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
-  const Grids of;
-  for (const Phases phases : {kJoined, kWait}) {
-    const ExchangeGrid most = dispatch_grid(of.args(128, phases));
-    expect_grid(dispatch_grid(of.args(0, phases)), most.blocks, most.threads);
+// Other ranks may send it the largest possible number of rows, however few tokens it has.
+TEST(MoeGrid, IsForAllThatOthersMayHaveIfTheMostTokensAreNotKnown) {
+  MoeExchangeArgs prefill{.tokens = 4096, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
+  for (const Grids& of : {Grids{}, Grids{shape_of(prefill, 8)}}) {
+    for (const std::uint32_t tokens : {0u, 1u}) {
+      ExchangeGridArgs args = of.args(tokens), most = of.args(of.shape.tokens);
+      args.most_tokens = 0;
+      for (const Phases phases : {kJoined, kWait}) {
+        args.phases = most.phases = phases;
+        expect_grid(dispatch_grid(args), dispatch_grid(most).blocks, dispatch_grid(most).threads);
+      }
+      args.phases = most.phases = kJoined;
+      expect_grid(combine_grid(args), combine_grid(most).blocks, combine_grid(most).threads);
+    }
   }
-  const ExchangeGrid most = combine_grid(of.args(128));
-  expect_grid(combine_grid(of.args(0)), most.blocks, most.threads);
+}
+
+// A rank with few tokens has few warps that send, and many that receive.
+TEST(MoeGrid, OfARingReceivesWhatOthersMayHave) {
+  MoeExchangeArgs exchange{.tokens = 4096, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
+  const Grids of{shape_of(exchange, 2), 2};
+  ExchangeGridArgs args = of.args(1);
+  args.most_tokens = 0;
+  expect_grid(dispatch_grid(args), 132, 512);
+  EXPECT_EQ(dispatch_grid(args).senders, 1u);
+  expect_grid(combine_grid(args), 132, 512);
+  EXPECT_EQ(combine_grid(args).senders, 4096u / 4 / 2);  // two rounds of four warps each
 }
 
 // Others may have more tokens than this one. A grid for their rows is as large on every rank.

@@ -25,9 +25,9 @@ ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
   return grid;
 }
 
+// The most tokens that a rank may have.
 std::uint64_t tokens_of(const ExchangeGridArgs& args) {
-  if (args.most_tokens != 0) return args.most_tokens;
-  return args.tokens != 0 ? args.tokens : args.shape.tokens;
+  return args.most_tokens != 0 ? args.most_tokens : args.shape.tokens;
 }
 // Rows that this rank gets, or returns.
 std::uint64_t rows_of_all(const ExchangeGridArgs& args) {

@@ -30,8 +30,8 @@ struct ExchangeGridArgs {
   bool one_thread = false;  // on a CPU rank
   bool rounds = false;      // a dispatch's: more than one
 };
-// If the caller does not know the most tokens of a rank, the grid assumes that each rank has as many as this one. A
-// rank without tokens then assumes the most that others may have.
+// If the caller does not know the most tokens of a rank, the grid is for as many as the exchange has room for: a rank
+// with few tokens may receive many rows, and all others wait for it.
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args);
 ExchangeGrid combine_grid(const ExchangeGridArgs& args);
 

@@ -139,7 +139,7 @@ struct MoeExchangeArgs {
   // any blocks, which may differ from rank to rank.
   int blocks = 0;
   // Its dispatches can be made again with the routing of an earlier one (DispatchArgs::again). Rows then take the ring
-  // alone: RowPath::ring without slot_tokens, or rank_compact. A dispatch takes no rounds.
+  // alone: not RowPath::slots, and no slot_tokens. A dispatch takes no rounds.
   bool repeatable = false;
 };
 

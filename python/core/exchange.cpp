@@ -159,7 +159,7 @@ path: "automatic" (slots up to 1024 tokens, else the ring, and slots for 128 bes
 blocks: those that calls will be given, 2 … 256; 0: all. From few blocks "automatic" takes the ring for fewer tokens.
 ring_rows: places for each rank's rows. slot_tokens: tokens with slots beside the ring, for calls of so many most_tokens.
 repeatable: dispatches can be made again with an earlier routing (dispatch's `again`). Rows take the ring alone: path is
-    "ring" without slot_tokens, or layout "rank_compact". A dispatch has one round.)doc");
+    not "slots", and slot_tokens is 0. A dispatch has one round.)doc");
   define("memory", with_exchange_args<int>(memory_of_exchange), "ranks", R"doc(
 Bytes that create() of these arguments takes on each of `ranks` ranks of a group, without taking them.)doc");
   exchange

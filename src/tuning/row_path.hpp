@@ -23,8 +23,9 @@ constexpr bool ring_is_faster(std::uint32_t tokens, int blocks) {
   return tokens > tokens_by_slots(blocks);
 }
 
-// The exchange with RowPath::automatic replaced where MoeExchangeArgs::blocks asks for the ring, and with the slots
-// beside it. It follows from the arguments alone, which ranks compare: so all of them choose alike.
+// The exchange with RowPath::automatic replaced where MoeExchangeArgs::blocks asks for the ring, with the slots beside
+// it, or MoeExchangeArgs::repeatable, which has none. It follows from the arguments alone, which ranks compare: so all
+// of them choose alike.
 MoeExchangeArgs with_row_path(const MoeExchangeArgs& args);
 
 }  // namespace weft::detail

@@ -203,7 +203,7 @@ TEST(MoeAgainArguments, MisuseIsRejected) {
     const auto as_it_is = [](DispatchArgs&) {};
     expect_says(rejected(once, of_once, as_it_is),
                 "again: not empty, and the exchange is not repeatable: make it with "
-                "MoeExchangeArgs::repeatable and RowPath::ring, without slot_tokens");
+                "MoeExchangeArgs::repeatable");
     expect_says(rejected(x, of_y, as_it_is), "again: another exchange has given it");
     DispatchHandle later = first;
     later.number += 7;

@@ -79,6 +79,20 @@ TEST(MoeRowPath, OfFewBlocksHasARingAndSlotsBesideIt) {
   EXPECT_NE(moe_exchange_memory(2, of_few_blocks(kMostBySlots + 1)).ring_rows, 0u);
 }
 
+// A dispatch that can be made again has no slots, for whatever tokens and blocks.
+TEST(MoeRowPath, OfARepeatableExchangeIsTheRingAlone) {
+  for (const std::uint32_t tokens : {3u, 4096u}) {
+    for (const int blocks : {0, kFew}) {
+      MoeExchangeArgs args = of_few_blocks(tokens);
+      args.blocks = blocks;
+      args.repeatable = true;
+      MoeExchangeArgs written = args;
+      written.path = RowPath::ring;
+      expect_same_memory(args, written);
+    }
+  }
+}
+
 TEST(MoeRowPath, OtherwiseIsAsWithoutBlocks) {
   const auto expect_unchanged = [](const MoeExchangeArgs& args) {
     MoeExchangeArgs all = args;

@@ -153,8 +153,7 @@ void check_inputs(const GroupState& group, const ExchangeState& exchange, const 
 
 void check_again(const ExchangeState& exchange, const DispatchArgs& args, bool kept) {
   require(exchange.args().repeatable,
-          "again: not empty, and the exchange is not repeatable: make it with MoeExchangeArgs::repeatable and "
-          "RowPath::ring, without slot_tokens");
+          "again: not empty, and the exchange is not repeatable: make it with MoeExchangeArgs::repeatable");
   exchange.in_flight().check_handle("again", args.again, kept, kNone);
   require(args.tokens == args.again.tokens, "tokens: {} is not the {} of `again`", args.tokens, args.again.tokens);
   require(args.most_tokens == args.again.most_tokens, "most_tokens: {} is not the {} of `again`", args.most_tokens,

@@ -102,7 +102,7 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& given) {
   check_argument(args.slot_tokens <= most_slots, "MoeExchangeArgs::slot_tokens", args.slot_tokens,
                  fmt::format("between 0 and {}", most_slots));
   check_argument(!args.repeatable || slots(args) == 0, "MoeExchangeArgs::repeatable", args.repeatable,
-                 "false, and rows have slots, which RowPath::ring without slot_tokens has not");
+                 "false, and rows have slots: neither RowPath::slots nor slot_tokens goes with it");
   check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "MoeExchangeArgs::experts", args.experts,
                  "between 1 and 4096");
   check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "MoeExchangeArgs::top_k", args.top_k, "between 1 and 32");

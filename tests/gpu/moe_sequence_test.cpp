@@ -20,14 +20,12 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeSequence, testing::Values(4));
 
 // A thousand calls of each, some of them before the host's last check. Every result is checked, and each rank is late
 // at times of its own.
-TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
-  const std::uint32_t ranks = GetParam();
-  const MoeExchangeArgs args = small_exchange();
+void make_a_thousand_calls(const MoeExchangeArgs& args, std::uint32_t ranks) {
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 16; ++i) {
     constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::uniform, Choice::none};
     MoeCase c{.args = args, .tokens = {}, .choice = choices[i % 4], .residual = i % 3 == 0};
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) c.tokens.push_back((i * 5 + rank * 3) % 7);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) c.tokens.push_back((i * 5 + rank * 3) % (args.tokens + 1));
     prepared.push_back(prepare(c, ranks, i));
   }
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
@@ -55,6 +53,19 @@ TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
     }
     free_together(gpu, exchange);
   }));
+}
+
+TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
+  make_a_thousand_calls(small_exchange(), GetParam());
+}
+
+// Up to 48 tokens share 32 places.
+TEST_P(GpuMoeSequence, AThousandCallsByARingWithDelays) {
+  MoeExchangeArgs args = small_exchange();
+  args.tokens = 48;
+  args.path = RowPath::ring;
+  args.ring_rows = kRingPlaces;
+  make_a_thousand_calls(args, GetParam());
 }
 
 // The handles of two exchanges in every order. On two streams the dispatch of each runs beside the combine of the

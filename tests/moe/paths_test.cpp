@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 #include <random>
 #include <span>
 #include <vector>
@@ -11,7 +10,7 @@
 #include "ops/moe/exchange_shape.hpp"
 #include "support/host_counts.hpp"
 #include "support/moe_batches.hpp"
-#include "support/moe_rounds.hpp"
+#include "support/moe_ways.hpp"
 #include "support/world.hpp"
 
 namespace weft::test {
@@ -46,32 +45,39 @@ class OneCall {
       weights_.push_back(number(random));
     }
     const std::size_t rows = exchange.output_rows();
-    output_.assign(rows * args_.hidden, std::byte{0x11});
-    scales_.assign(rows * args_.hidden / kScaleColumns, 7.0f);
+    made_.resize(rows * args_.hidden);
+    forget();
     counts_.assign(exchange.local_experts(), -3);
     offsets_.assign(exchange.local_experts() + 1, -3);
     sources_.assign(rows, -3);
     source_tokens_.assign(2, -3);
     local_ids_.assign(rows * args_.top_k, -3);
     local_weights_.assign(rows * args_.top_k, -3);
-    host_counts_.assign(exchange.local_experts() + 2, 0);
-    made_.resize(rows * args_.hidden);
+    host_counts_.assign(exchange.local_experts() + 4, 0);  // as many as rank_compact has
+    rank_prefix_.assign(4, -3);
+  }
+  void forget() {
+    const std::size_t rows = made_.size() / args_.hidden;
+    output_.assign(rows * args_.hidden, std::byte{0x11});
+    scales_.assign(rows * args_.hidden / kScaleColumns, 7.0f);
     result_.assign(std::size_t{tokens_} * args_.hidden, 0x1234);
   }
 
   DispatchArgs dispatch() {
-    const bool by_rank = args_.layout == RowLayout::rank_major;
+    const bool joint = detail::has_joint_rows(args_.layout);
     DispatchArgs to{.input = input_.data(), .topk_ids = ids_.data(), .topk_weights = weights_.data()};
     to.tokens = tokens_;
+    to.most_tokens = args_.slot_tokens;
     to.output = output_.data();
     to.output_scales = scales_.data();
     to.counts = counts_.data();
     if (args_.layout == RowLayout::expert_contiguous) to.offsets = offsets_.data();
-    if (!by_rank) to.output_sources = sources_.data();
+    if (args_.layout != RowLayout::rank_major) to.output_sources = sources_.data();
     to.source_tokens = source_tokens_.data();
     to.host_counts = host_counts_.data();
-    if (by_rank) to.output_ids = local_ids_.data();
-    if (by_rank) to.output_weights = local_weights_.data();
+    if (joint) to.output_ids = local_ids_.data();
+    if (joint) to.output_weights = local_weights_.data();
+    if (args_.layout == RowLayout::rank_compact) to.rank_prefix = rank_prefix_.data();
     return to;
   }
   // Experts whose results follow from the rows that they got.
@@ -90,7 +96,7 @@ class OneCall {
       all.insert(all.end(), bytes.begin(), bytes.end());
     };
     add(output_), add(scales_), add(counts_), add(offsets_), add(sources_), add(source_tokens_), add(local_ids_),
-        add(local_weights_), add(result_);
+        add(rank_prefix_), add(local_weights_), add(result_);
     for (std::uint64_t& word : host_counts_) add(std::vector{read_host_count(&word).count});
     return all;
   }
@@ -99,60 +105,11 @@ class OneCall {
   MoeExchangeArgs args_;
   std::uint32_t tokens_;
   std::vector<std::uint16_t> input_, made_, result_;
-  std::vector<std::int32_t> ids_, counts_, offsets_, sources_, source_tokens_, local_ids_;
+  std::vector<std::int32_t> ids_, counts_, offsets_, sources_, source_tokens_, rank_prefix_, local_ids_;
   std::vector<float> weights_, scales_, local_weights_;
   Rows output_;
   std::vector<std::uint64_t> host_counts_;
 };
-
-void joined(const MoeExchange& exchange, OneCall& call) {
-  exchange.combine(call.combine(exchange.dispatch(call.dispatch())));
-}
-void in_halves(const MoeExchange& exchange, OneCall& call) {
-  const DispatchArgs there = call.dispatch();
-  const DispatchHandle handle = exchange.dispatch_send(there);
-  exchange.dispatch_wait(handle, there);
-  const CombineArgs back = call.combine(handle);
-  exchange.combine_send(back);
-  exchange.combine_wait(back);
-}
-void in_rounds(const MoeExchange& exchange, OneCall& call) {
-  const Division division{2, 1, 2};
-  DispatchArgs there = call.dispatch();
-  there.rounds = rounds_of(division);
-  const DispatchHandle handle = exchange.dispatch_send(there);
-  for (; there.round < division.size(); ++there.round) {
-    exchange.dispatch_wait(handle, there);
-    CombineArgs back = call.combine(handle);
-    back.rounds = there.rounds;
-    back.round = there.round;
-    exchange.combine_send(back);
-    if (back.round + 1 == division.size()) exchange.combine_wait(back);
-  }
-}
-
-struct Way {
-  const char* name;
-  void (*make)(const MoeExchange& exchange, OneCall& call);
-  RowPath path;
-  std::uint32_t ring_rows = 0;
-  bool late = false;  // weights at combine
-};
-
-// Exchanges of all ways, one after the other.
-std::vector<Way> ways(RowLayout layout) {
-  std::vector<Way> all{{"slots, in tallies on one rank", joined, RowPath::slots},
-                       {"slots, halves", in_halves, RowPath::slots},
-                       {"slots, rounds", in_rounds, RowPath::slots},
-                       {"ring of few places", joined, RowPath::ring, kRingPlaces},
-                       {"ring of many places", joined, RowPath::ring, 256},
-                       {"ring, halves", in_halves, RowPath::ring, 256},
-                       {"ring, rounds", in_rounds, RowPath::ring, 256}};
-  if (layout == RowLayout::rank_major) return all;
-  all.push_back({"slots, late weights", joined, RowPath::slots, 0, true});
-  all.push_back({"ring, late weights", joined, RowPath::ring, kRingPlaces, true});
-  return all;
-}
 
 // Only the rank of most tokens counts in tallies, and only in a joined call.
 TEST(MoePaths, TalliesAreAmongThem) {
@@ -175,16 +132,14 @@ TEST(MoePaths, TalliesAreAmongThem) {
 }
 
 TEST(MoePaths, GiveTheSameBits) {
-  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
+  for (const RowLayout layout :
+       {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major, RowLayout::rank_compact}) {
+    const std::vector<MoeWay<OneCall>> ways = moe_ways<OneCall>(layout, kRingPlaces, 256, kMost);
     std::vector<std::vector<Rows>> got(2);  // by rank and way
     expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      for (const Way& way : ways(layout)) {
-        MoeExchangeArgs args = one_exchange(layout);
-        args.path = way.path;
-        args.ring_rows = way.ring_rows;
-        args.weights_at_combine = way.late;
-        MoeExchange exchange = MoeExchange::create(communicator, args);
+      for (const MoeWay<OneCall>& way : ways) {
+        MoeExchange exchange = MoeExchange::create(communicator, way.exchange(one_exchange(layout)));
         OneCall call(exchange, rank);
         way.make(exchange, call);
         got[rank].push_back(call.all());
@@ -194,7 +149,7 @@ TEST(MoePaths, GiveTheSameBits) {
     for (std::size_t rank = 0; rank < got.size(); ++rank) {
       for (std::size_t way = 1; way < got[rank].size(); ++way) {
         EXPECT_TRUE(got[rank][way] == got[rank][0])
-            << "rank " << rank << ", " << name(layout) << ": " << ways(layout)[way].name;
+            << "rank " << rank << ", " << name(layout) << ": " << ways[way].name;
       }
     }
   }

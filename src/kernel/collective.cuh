@@ -22,8 +22,10 @@ __device__ __forceinline__ void run_phases(T& team, const Session& session, cons
 // The algorithm's view of a block: the block, or a warp group of it if the algorithm gives the number of warp groups.
 template <class A>
 __device__ __forceinline__ auto team_of([[maybe_unused]] const typename A::Work& work) {
-  if constexpr (requires { A::warp_groups(work); }) {
-    return CudaWarpGroup(A::warp_groups(work));
+  if constexpr (requires { A::kGpuStage; }) {
+    return CudaWarpGroup<A::kGpuStage>(A::warp_groups(work));
+  } else if constexpr (requires { A::warp_groups(work); }) {
+    return CudaWarpGroup<>(A::warp_groups(work));
   } else {
     return CudaBlock();
   }

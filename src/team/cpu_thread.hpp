@@ -115,7 +115,7 @@ class CpuThread {
   }
 
   // Copies in bulk are made at once.
-  static constexpr std::uint32_t kStagePlaces = 3, kStageBytes = kGpuStageBytes, kPieceBytes = 512;
+  static constexpr std::uint32_t kStagePlaces = 3, kStageBytes = GpuStage().bytes, kPieceBytes = 512;
   static void begin_stage() {}
   template <class Word>
   static Word staged(std::uint32_t place, std::uint32_t i) {

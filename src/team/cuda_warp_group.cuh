@@ -12,6 +12,7 @@ namespace weft::detail {
 // Blocks begin and end a call as a whole; between, all is the warp group's, the words that its threads share included.
 // Warp groups with neighbouring numbers are of different blocks. If an algorithm tells them apart by number, every
 // block has groups of each kind.
+template <GpuStage kStage = GpuStage()>
 class CudaWarpGroup : public CudaBlock {
  public:
   // `warp_groups`: of each block, 1 or its threads / kWarpGroupThreads. A division by a number that only the call knows
@@ -40,7 +41,8 @@ class CudaWarpGroup : public CudaBlock {
   __device__ bool all(bool good) const { return ptx::all_of_some(1 + group_, size_, good); }
 
   // A launch brings the stages of all its warps as dynamic shared memory.
-  static constexpr std::uint32_t kStagePlaces = kGpuStagePlaces, kStageBytes = kGpuStageBytes;
+  static constexpr std::uint32_t kStagePlaces = kStage.places, kStageBytes = kStage.bytes;
+  static_assert(kStagePlaces * (kStageBytes + sizeof(std::uint64_t)) <= kGpuStageOfWarp);
   static constexpr std::uint32_t kPieceBytes = kStageBytes;
   __device__ void begin_stage() {
     extern __shared__ __align__(128) std::byte weft_stages[];
@@ -108,7 +110,7 @@ class CudaWarpGroup : public CudaBlock {
   std::uint32_t loading_ = 0, parities_ = 0;  // bit p: of place p
 };
 
-static_assert(StagedTeam<CudaWarpGroup>);
+static_assert(StagedTeam<CudaWarpGroup<>>);
 // The stages of a full block, with the words and counters above, fit into the 227 KB that a block of Hopper may have.
 static_assert(kMostWarpGroups *
                   (kWarpGroupThreads / CudaBlock::kLanes * kGpuStageOfWarp +

@@ -76,9 +76,12 @@ inline constexpr std::uint32_t kMostTallyWords = 1024;
 // A block's warp groups (team/cuda_warp_group.cuh): one, or as many as it has this many threads.
 inline constexpr std::uint32_t kWarpGroupThreads = 128, kMostWarpGroups = 768 / kWarpGroupThreads;
 
-// The stage of a warp on GPUs: places, bytes of each, and bytes of all with the barriers of loads.
-inline constexpr std::uint32_t kGpuStagePlaces = 4, kGpuStageBytes = 2048;
-inline constexpr std::uint32_t kGpuStageOfWarp = kGpuStagePlaces * kGpuStageBytes + 128;
+// The places of a warp's stage on GPUs, and bytes of each: a piece of a row. An algorithm may have a kGpuStage of its
+// own. With the barriers of loads, kGpuStageOfWarp bytes hold any of them.
+struct GpuStage {
+  std::uint32_t places = 4, bytes = 2048;
+};
+inline constexpr std::uint32_t kGpuStageOfWarp = GpuStage().places * GpuStage().bytes + 128;
 
 template <class T>
 concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {

@@ -157,10 +157,10 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& given) {
   check_argument(!has_ring(args) || replicas <= kMostTallyWords, "MoeExchangeArgs::experts with all replicas", replicas,
                  fmt::format("{} at most on the ring path", kMostTallyWords));
   const std::uint32_t groups = args.cast == RowCast::none ? 0 : args.hidden / kScaleColumns;
-  check_argument(!has_ring(args) || ring_head_packs(args.top_k, groups) * sizeof(Pack) <= kGpuStageBytes,
+  check_argument(!has_ring(args) || ring_head_packs(args.top_k, groups) * sizeof(Pack) <= GpuStage().bytes,
                  "MoeExchangeArgs::hidden", args.hidden,
                  fmt::format("{} at most on the ring path with a cast and top-{}",
-                             (kGpuStageBytes / sizeof(Pack) - args.top_k) * 4 * kScaleColumns, args.top_k));
+                             (GpuStage().bytes / sizeof(Pack) - args.top_k) * 4 * kScaleColumns, args.top_k));
   const std::uint64_t rows_of_tokens = std::uint64_t{ranks} * args.tokens, entries = rows_of_tokens * args.top_k;
   const std::uint64_t most_rows = args.layout == RowLayout::rank_major ? 0
                                   : compact                            ? rows_of_tokens

@@ -6,7 +6,7 @@
 
 #include "ops/moe/moe_combine.hpp"
 #include "ops/moe/ring.hpp"
-#include "ops/moe/ring_rows.hpp"
+#include "ops/moe/ring_sources.hpp"
 
 namespace weft::detail {
 
@@ -20,18 +20,19 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
   using Loaded = typename Slots::template Loaded<T>;
   static constexpr int kMostThreads = 512;
   static constexpr bool kStaged = true;
+  // A quarter of DeepSeek-V3's rows in each place. Larger pieces cost fewer instructions a byte. More than 112 KB of
+  // loads under way make a processor slower (docs/notes/0057-wider-pieces.md).
+  static constexpr GpuStage kGpuStage{.places = 2, .bytes = 3584};
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
-  // A place of a warp's stage takes a piece of one row. A lane has the packs first, first + kLanes, … of a piece.
   template <class T>
-  static constexpr std::uint32_t kPacksAtOnce = items_of_piece<T>(1);
+  static constexpr std::uint32_t kPacksAtOnce = RowPieces<T>::kLanePacks;
   template <class T>
-  static constexpr std::uint32_t kPiecePacks = kPacksAtOnce<T>* T::kLanes;
+  static constexpr std::uint32_t kPiecePacks = RowPieces<T>::kPacks;
 
   using ThreadPlan = RingPlan<Frame>;
   template <StagedTeam T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
-    static_assert(kPiecePacks<T> * sizeof(Pack) <= T::kStageBytes);
     ThreadPlan p = ring_plan<Frame>(team, call, work);
     if (call.size == 1 && is_joined(work.phases)) p.role.sends = false;
     return p;
@@ -115,7 +116,7 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     if (owners == 0) return true;
     const auto unit_of = [&](std::uint32_t i) -> Unit { return {i / owners, ring.partner(i % owners), 0}; };
     const std::uint32_t begin_unit = begin * owners + p.batches.first + p.batches.warp;
-    Unit last = kNoUnit;  // whose row has been copied, but is not announced
+    Unit last = kNoUnit;  // whose row is under way, but is not announced
     // The table's entries are asked for one row ahead.
     Loaded<T> next = Slots::template load<T>(work, unit_of(begin_unit), p.batches.lane);
     for (std::uint32_t i = begin_unit; i < end * owners; i += step) {
@@ -124,24 +125,23 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
       next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
       if (unit.token >= loaded.owner_tokens || loaded.count() == EntryCount::kNoRow) continue;
       if (in_rounds && !Slots::is_last_in(work.rounds.experts_of(work.phases), EntryCount::of(loaded.word))) continue;
-      const bool copies = Slots::is_made(work.exchange.shape, loaded);
-      if (!copies) announce(team, s, work, p.batches.lane, last);  // the next row may wait for its credit
-      const bool good = copies ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
-                               : send_row(team, s, work, p.batches.lane, unit, loaded);
+      // A row is announced one row later, as in MoeRingDispatch: a release waits for stores that are under way.
+      const bool good = Slots::is_made(work.exchange.shape, loaded)
+                            ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
+                            : send_row(team, s, work, p.batches.lane, unit, loaded, last);
       if (!good) return false;
+      last = unit;
     }
     announce(team, s, work, p.batches.lane, last);
     return true;
   }
 
-  // A row by rank is copied as it is. One with a NaN keeps its bits, but all sums of a NaN are alike. A row is
-  // announced one row later, as in MoeRingDispatch.
+  // A row by rank is copied as it is. One with a NaN keeps its bits, but all sums of a NaN are alike.
   template <Team T>
   static WEFT_FN bool copy_row(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit,
                                const Loaded<T>& loaded, Unit& last) {
     const std::uint32_t packs = work.exchange.shape.combine_packs;
-    const auto from = [&](std::uint32_t k) { return expert_row(team, work, loaded, k); };
-    RowPieces<T, decltype(from)> pieces{team, packs, 1, from};
+    RowPieces<T> pieces{team, packs, expert_rows(work, lane, loaded, 1)};
     team.template await_reads<0>();  // of the row before
     team.sync_lanes();
     pieces.begin(T::kStagePlaces);
@@ -159,7 +159,6 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
       team.sync_lanes();
       pieces.ask();
     }
-    last = unit;
     return true;
   }
   template <Team T>
@@ -171,10 +170,14 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     ring(s, work).announce(team, unit.owner, unit.token, RowState::is_whole);
   }
 
+  // The first `count` of the experts' rows.
   template <Team T>
-  static WEFT_FN const Pack* expert_row(T& team, const Work& work, const Loaded<T>& loaded, std::uint32_t k) {
-    const std::uint64_t row = loaded.row.get(team, k);
-    return static_cast<const Pack*>(work.input) + row * work.exchange.shape.combine_packs;
+  static WEFT_FN RowSources<T> expert_rows(const Work& work, std::uint32_t lane, const Loaded<T>& loaded,
+                                           std::uint32_t count) {
+    return RowSources<T>::of(lane, count, [&](std::uint32_t j) {
+      return static_cast<const Pack*>(work.input) +
+             std::uint64_t{loaded.row.own[j]} * work.exchange.shape.combine_packs;
+    });
   }
   // Waits until the unit's place is free. False when the call has failed.
   template <Team T>
@@ -186,12 +189,12 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
 
   template <Team T>
   static WEFT_FN bool send_row(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit,
-                               const Loaded<T>& loaded) {
+                               const Loaded<T>& loaded, Unit& last) {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingCombine::ring(s, work);
-    const auto from = [&](std::uint32_t k) { return expert_row(team, work, loaded, k); };
-    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, loaded.count(), from};
+    RowPieces<T> pieces{team, shape.combine_packs, expert_rows(work, lane, loaded, loaded.count())};
     pieces.begin(T::kStagePlaces);
+    announce(team, s, work, lane, last);  // in front of waits: the receiver's credits may wait for it
     if (!await_place(team, s, work, lane, unit)) return false;
     Weighed<T> weighed = loaded;
     if (!await_weights<T>(team, s, work, lane, unit, weighed)) return false;
@@ -208,7 +211,6 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
       }
     }
     team.sync_lanes();
-    if (lane == 0) ring.announce(team, unit.owner, unit.token, RowState::is_whole);
     return true;
   }
   // A unit's table entries with their weights, which may still be on their way.
@@ -224,9 +226,9 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     }
   }
   // Adds up the next piece of all experts' rows of a token.
-  template <Team T, class Pieces>
+  template <Team T>
   static WEFT_FN void add_experts(T& team, const ExchangeShape& shape, std::uint32_t lane, const Loaded<T>& loaded,
-                                  Pieces& pieces, Pack (&sum)[kPacksAtOnce<T>]) {
+                                  RowPieces<T>& pieces, Pack (&sum)[kPacksAtOnce<T>]) {
     Sums<T> sums(loaded.count() != 0);
     for (std::uint32_t k = 0; k < loaded.count(); ++k) {
       const float weight = shape.weighted ? bits_of<float>(loaded.weight.get(team, k)) : 1.0f;
@@ -298,18 +300,17 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     const Ring ring = MoeRingCombine::ring(s, work);
     const Packs output = Slots::row(shape, work.output, token);
     const bool makes_own = !ring.carries_own && !Slots::is_made(shape, mine.own) && mine.answering.has(s.rank());
-    const std::uint32_t rows = makes_own ? mine.own.count() : 0;
-    const RankSet coming = makes_own ? mine.answering.without(s.rank()) : mine.answering;
-    std::uint32_t rank = s.size() - 1;  // the last one asked for; pieces of the next one follow in turn
-    const auto from = [&](std::uint32_t k) -> const Pack* {
-      if (k < rows) return expert_row(team, work, mine.own, k);
-      do {
-        rank = rank + 1 < s.size() ? rank + 1 : 0;
-      } while (!coming.has(rank));
-      return ring.reaches(rank) ? ring.row(s.rank(), rank, token) : expert_row(team, work, mine.own, 0);
-    };
-    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, rows + coming.count(), from};
-    pieces.begin(rows);
+    RowPieces<T> pieces{team, shape.combine_packs, expert_rows(work, lane, mine.own, makes_own ? mine.own.count() : 0)};
+    RowSources<T>& rows = pieces.rows;
+    const std::uint32_t made = rows.count;  // rows of this rank's experts; the rows of ranks follow, by rank
+    std::uint32_t lower = 0;                // how many of these are of lower ranks
+    for (std::uint32_t of = 0; of < s.size(); ++of) {
+      if (!mine.answering.has(of) || (makes_own && of == s.rank())) continue;
+      lower += of < s.rank() ? 1 : 0;
+      rows.append(lane,
+                  ring.reaches(of) ? ring.row(s.rank(), of, token) : expert_rows(work, lane, mine.own, 1).get(team, 0));
+    }
+    pieces.begin(made);
     Weighed<T> own = mine.own;
     if (makes_own && !await_weights<T>(team, s, work, lane, {token, s.rank(), 0}, own)) return false;
     if (!ring.await_rows(team, lane, mine.answering, token)) return false;
@@ -320,14 +321,13 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
       Pack own_sum[kPacksAtOnce<T>]{};
       if (makes_own) add_experts(team, shape, lane, own, pieces, own_sum);
       Sums<T> sums(mine.answering.count() != 0 || work.residual != nullptr);
-      for (std::uint32_t of = 0; of < s.size(); ++of) {
-        if (coming.has(of)) {
-          pieces.take(lane, [&](std::uint32_t j, const Pack& in) { R::add(sums.own[j], in); });
-        } else if (makes_own && of == s.rank()) {
-          WEFT_UNROLL
-          for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) R::add(sums.own[j], own_sum[j]);
-        }
+      const auto add = [&](std::uint32_t j, const Pack& in) { R::add(sums.own[j], in); };
+      for (std::uint32_t i = 0; i < lower; ++i) pieces.take(lane, add);
+      if (makes_own) {
+        WEFT_UNROLL
+        for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) add(j, own_sum[j]);
       }
+      for (std::uint32_t i = made + lower; i < rows.count; ++i) pieces.take(lane, add);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) {
         const std::uint32_t pack = first + j * T::kLanes;
@@ -357,42 +357,6 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
       for (std::uint32_t i = 0; i < R::kElements; ++i) {
         own[j].value[i] = multiply_add(weight, Element<type>::widen(R::element(row, i)), own[j].value[i]);
       }
-    }
-  };
-
-  // Pieces of several rows on their way through a warp's stage: the first piece of each row, then the second ones, and
-  // so on.
-  template <Team T, class From>
-  struct RowPieces {
-    T& team;
-    std::uint32_t row_packs, count;
-    From& from;  // the row k; asked in that order, again and again
-    std::uint32_t k = 0, pack = 0, asking = 0, taking = 0, asked = 0;
-
-    // Asks for pieces in front of the first take(), until `most` have been asked for or the stage is full. By all
-    // lanes, as all here.
-    WEFT_FN void begin(std::uint32_t most) {
-      for (; asked < most && asked < T::kStagePlaces; ++asked) ask();
-    }
-    WEFT_FN void ask() {
-      if (count == 0 || pack >= row_packs) return;
-      const std::uint32_t left = row_packs - pack;
-      team.load_bulk(asking, from(k) + pack, (left < kPiecePacks<T> ? left : kPiecePacks<T>)*sizeof(Pack));
-      asking = asking + 1 < T::kStagePlaces ? asking + 1 : 0;
-      if (++k < count) return;
-      k = 0;
-      pack += kPiecePacks<T>;
-    }
-    // Calls `take(j, pack)` for the lane's packs of the next piece, and asks for another.
-    template <class Take>
-    WEFT_FN void take(std::uint32_t lane, Take take) {
-      team.await_load(taking);
-      WEFT_UNROLL
-      for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j)
-        take(j, team.template staged<Pack>(taking, lane + j * T::kLanes));
-      team.sync_lanes();
-      taking = taking + 1 < T::kStagePlaces ? taking + 1 : 0;
-      ask();
     }
   };
 };

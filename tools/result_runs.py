@@ -1,7 +1,8 @@
 """The kept runs and points that stand in tables, with their methods, and the pairs that are compared.
 
 The newest run counts for each command, kind of GPU, number of ranks and measured thing. Norms, exchanges, gathers,
-crossings and logits only count on GPUs, and the host's time everywhere.
+crossings and logits only count on GPUs, and the host's time everywhere. A run that gives numbers of blocks to Weft counts
+once for each. So its times from few processors stand beside the newest times from all of them.
 """
 
 import re
@@ -45,9 +46,21 @@ def gpu_of(run):
     return found.group(1).removeprefix("NVIDIA ") if found else ""
 
 
+def blocks_of(run):
+    """The blocks that were given to Weft, or 0 if it chose them."""
+    return run.get("blocks", 0)
+
+
 def usual(run):
-    """The points of grids that Weft chooses itself, by any method."""
-    return run["points"] if run["command"] == "bench host" else [p for p in run["points"] if p["blocks"] == 0]
+    """The points on the run's blocks, by any method. Peers are given none, so they stand beside Weft's choice alone."""
+    return run["points"] if run["command"] == "bench host" else [p for p in run["points"] if p["blocks"] == blocks_of(run)]
+
+
+def by_blocks(run):
+    """The run, once for each number of blocks that Weft has points of."""
+    if run["command"] == "bench host":
+        return [run]
+    return [run | {"blocks": blocks} for blocks in sorted({p["blocks"] for p in run["points"] if p["contender"] == "automatic"})]
 
 
 def without_producer(run):
@@ -82,6 +95,24 @@ def norm_of(run):
     return run.get("norm", option(run, "--norm", "none"))
 
 
+def exchange_words(run):
+    """The ways in which an exchange differs from one with weights at dispatch, in one piece, for all processors."""
+    rounds = run.get("rounds", 1)
+    words = ["scales in columns"] * (run.get("scale_order", "rows") != "rows")
+    words += ["unweighted"] if not run.get("weighted", True) else []
+    words += ["weights at combine"] if run.get("weights_at_combine", False) else []
+    words += [f"{run['capacity']} rows kept"] if run.get("capacity", 0) else []
+    words += [f"in {rounds} rounds"] if rounds != 1 else ["sends and waits apart"] if run.get("apart", False) else []
+    words += [f"by {run['path']}"] if run.get("path", "automatic") != "automatic" else []
+    return words + ([f"made for {run['exchange_blocks']} blocks"] if run.get("exchange_blocks", 0) else [])
+
+
+def is_usual_exchange(run):
+    """Whether an exchange is that of the README: fp8 rows alone to expert slots, bf16 back, and tokens that choose evenly."""
+    return (run["routing"], run["dispatched"], run["combined"], run["layout"]) == ("uniform", "fp8", "bf16", "masked") and \
+        not run.get("payload_bytes") and not exchange_words(run)
+
+
 def option(run, name, otherwise):
     given = run["arguments"]
     return given[given.index(name) + 1] if name in given else otherwise
@@ -106,7 +137,11 @@ def source_of(run, machines):
 
 def where_of(run):
     """A few words that tell one run of a command from another."""
-    where = ranks_of(run)
+    where = (f"{blocks_of(run)} blocks, " if blocks_of(run) else "") + ranks_of(run)
+    if run["command"] == "bench moe":
+        routing = [f"{run['routing']} routing"] * (run["routing"] != "uniform")
+        layout = [f"{run['layout']} layout"] * (run["layout"] != "masked")
+        return ", ".join([*routing, *layout, *exchange_words(run), where])
     if run["command"] == "bench moe-layer":
         return f"{run['model']['name']}, a rank of {run['emulated_ep'] or run['world_size']}, {where}"
     if run["command"] == "bench norm":
@@ -121,12 +156,13 @@ def where_of(run):
 def title(run):
     if run["command"] == "bench host":
         return f"Host time of a call, {'one GPU' if run['device'] == 'cuda' else 'one CPU rank'}"
-    where = ranks_of(run)
+    where = ("by number of blocks, " if blocks_of(run) else "") + ranks_of(run)
     if run["command"] == "bench moe":
         payloads = " + ".join(map(str, run.get("payload_bytes", [])))
         beside = f" with payloads of {payloads} bytes" if payloads else ""
-        return (f"MoE of {run['model']['name']}: {run['routing']} routing, {run['dispatched']} dispatched{beside}, "
-                f"{run['layout']} layout, {run['combined']} combined, {where}")
+        words = [f"{run['routing']} routing", f"{run['dispatched']} dispatched{beside}", f"{run['layout']} layout",
+                 f"{run['combined']} combined", *exchange_words(run), where]
+        return f"MoE of {run['model']['name']}: {', '.join(words)}"
     point = run["points"][0]
     if run["command"] == "bench norm":
         return f"All-reduce with residual and RMSNorm, {point['type']}, hidden {point['hidden']}, {where}"
@@ -151,12 +187,14 @@ def newest_by(runs, key):
 
 
 def newest(runs):
-    """The newest run of each kind: GPUs first, most ranks first."""
+    """The newest run of each kind and number of blocks: GPUs first, most ranks first."""
     def key(run):
-        return (COMMANDS.index(run["command"]), run["device"] != "cuda", -run["world_size"], gpu_of(run), title(run))
+        return (COMMANDS.index(run["command"]), run["device"] != "cuda", -run["world_size"], gpu_of(run), title(run),
+                blocks_of(run))
 
-    found = newest_by([run for run in runs.values() if run["command"] in COMMANDS and "--sweep" not in run["arguments"] and
-                       points_of(run) and (run["command"] in ANYWHERE or run["device"] == "cuda")], key)
+    counted = [run for run in runs.values() if run["command"] in COMMANDS and "--sweep" not in run["arguments"] and
+               (run["command"] in ANYWHERE or run["device"] == "cuda")]
+    found = newest_by([each for run in counted for each in by_blocks(run) if points_of(each)], key)
     found.sort(key=gpu_of, reverse=True)  # the newer GPU has the larger number
     return sorted(found, key=lambda run: key(run)[:3])
 

@@ -10,6 +10,7 @@ time with the spread of its samples (p10 to p90 of the slowest rank).
 """
 
 import argparse
+import itertools
 import pathlib
 import sys
 
@@ -18,8 +19,8 @@ from result_aims import aims
 from result_gaps import gaps
 from result_layers import layers, newest_layers
 from result_passes import passes
-from result_runs import (ANY, BOTH, MIXED, gpu_of, method_of, newest, pairs, points_of, rows_of, source_of, title,
-                         without_producer)
+from result_runs import (ANY, BOTH, MIXED, blocks_of, gpu_of, is_usual_exchange, method_of, newest, pairs, points_of, rows_of,
+                         source_of, title, without_producer)
 from result_text import bold, grid, listed, microseconds, size_name, with_spread, without_empty
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -55,11 +56,13 @@ def best_ratio(run, row):
     return f"{min(found):.2f}" if found else ""
 
 
-def table(run):
-    rows = [[size_name(row.size), bold(with_spread(row.points["automatic"])), row.points["automatic"].get("algorithm", "")] +
-            cells(row, ["plain push", *PEERS]) + [best_ratio(run, row)]
-            for row in sorted(rows_of(run), key=lambda row: row.size) if "automatic" in row.points]
-    return without_empty(["size", "Weft, µs", "algorithm", "plain push", *PEERS, "best peer ÷ Weft"], rows)
+def table(*runs):
+    """Of runs that differ in their number of blocks alone, like `moe_table`."""
+    found = [(row.size, run, row) for run in runs for row in rows_of(run) if "automatic" in row.points]
+    rows = [[size_name(size), str(blocks_of(run) or ""), bold(with_spread(row.points["automatic"])),
+             row.points["automatic"].get("algorithm", "")] + cells(row, ["plain push", *PEERS]) + [best_ratio(run, row)]
+            for size, run, row in sorted(found, key=lambda one: one[0])]
+    return without_empty(["size", "blocks", "Weft, µs", "algorithm", "plain push", *PEERS, "best peer ÷ Weft"], rows)
 
 
 def beyond(with_more, alone):
@@ -83,16 +86,17 @@ def norm_table(run):
                           "NCCL symm.'s alone"], rows)
 
 
-def moe_table(run):
-    found = {(row.operation, row.size): row.points for row in rows_of(run)}
+def moe_table(*runs):
+    found = {(row.size, blocks_of(run), row.operation): row.points for run in runs for row in rows_of(run)}
     rivals = [(name, peer) for name in ("dispatch", "combine") for peer in MOE_PEERS]
     rows = []
-    for tokens in dict.fromkeys(size for _, size in found):
-        ours = [found.get((name, tokens), {}).get("automatic") for name in ("dispatch", "combine", "both")]
-        rows.append([str(tokens)] + [bold(with_spread(point)) for point in ours] +
-                    [with_spread(found.get((name, tokens), {}).get(peer)) for name, peer in rivals] +
+    for tokens, blocks in sorted({place[:2] for place in found}):
+        mine = {name: found.get((tokens, blocks, name), {}) for name in ("dispatch", "combine", "both")}
+        ours = [points.get("automatic") for points in mine.values()]
+        rows.append([str(tokens), str(blocks or "")] + [bold(with_spread(point)) for point in ours] +
+                    [with_spread(mine[name].get(peer)) for name, peer in rivals] +
                     [f"{point['bound_us']:.1f}" if point and "bound_us" in point else "" for point in ours[:2]])
-    head = ["tokens per rank", "dispatch, µs", "combine", "both, back to back"]
+    head = ["tokens per rank", "blocks", "dispatch, µs", "combine", "both, back to back"]
     return without_empty(head + [f"{name}: {peer}" for name, peer in rivals] + ["dispatch: bound", "combine: bound"], rows)
 
 
@@ -162,8 +166,10 @@ def source_line(run, machines):
 
 def all_tables(runs, machines):
     lines = []
-    for run in runs:
-        lines += [f"**{title(run)}**", ""] + TABLES[run["command"]](run) + ["", source_line(run, machines), ""]
+    for name, some in itertools.groupby(runs, title):  # of one title are runs by number of blocks
+        group = list(some)
+        sources = dict.fromkeys(source_line(run, machines) for run in group)
+        lines += [f"**{name}**", ""] + TABLES[group[0]["command"]](*group) + ["", " ".join(sources), ""]
     return "\n".join(lines)
 
 
@@ -201,9 +207,9 @@ def short_methods(runs):
 
 
 def short_table(runs):
-    """The README's table, of the kind of GPU that the newest run has. Its dispatches carry rows alone."""
-    runs = [run for run in runs if run["device"] == "cuda" and run["command"] in SHORT_COMMANDS and
-            not run.get("payload_bytes")]
+    """The README's table, of the kind of GPU that the newest run has, on the blocks that Weft chooses."""
+    runs = [run for run in runs if run["device"] == "cuda" and run["command"] in SHORT_COMMANDS and not blocks_of(run) and
+            (run["command"] != "bench moe" or is_usual_exchange(run))]
     gpu = gpu_of(max(runs, key=lambda run: run["date"])) if runs else ""
     runs = [run for run in runs if gpu_of(run) == gpu]
     measured = {ranks: [row for run in runs if run["world_size"] == ranks for row in rows_of(run)]

@@ -153,7 +153,62 @@ class Results(unittest.TestCase):
         self.assertIn("| `combine` | 8 tokens a rank | **6.00** / 8.00 NCCL A2A |", short)
         self.assertIn("| dispatch: NCCL A2A | combine: NCCL A2A | dispatch: bound | combine: bound |", page)
         self.assertIn("| 8 | **5.00 ±1 %** | **6.00 ±1 %** | **11.0 ±1 %** | 9.00 ±1 % | 8.00 ±1 % | 4.0 | 3.0 |", page)
-        self.assertNotIn("7.00", page)
+
+    def exchange(self, date, layout, times, **more):
+        """A run with (tokens, blocks) and their times, and a peer that chooses its own blocks."""
+        points = [{"operation": "dispatch", "contender": name, "tokens": tokens, "blocks": blocks, "us": us,
+                   "samples_us": [[us]], "verdict": "ok"}
+                  for (tokens, grid), time in times.items() for name, blocks, us in (("automatic", grid, time), ("NCCL A2A", 0, 90.0))]
+        self.add(self.moe(points, date) | {"layout": layout} | more)
+
+    def test_exchanges_by_blocks_have_tables_for_each_layout(self):
+        few = {(tokens, blocks): 10.0 + tokens / 1000 + blocks for tokens in (8, 4096) for blocks in (8, 4)}
+        self.exchange("2026-01-01T00:00:00Z", "masked", {(8, 0): 5.0})
+        self.exchange("2026-01-02T00:00:00Z", "masked", {(8, 4): 6.0})
+        self.exchange("2026-01-03T00:00:00Z", "rank-major", few | {(8, 0): 7.0, (4096, 0): 21.0})
+        # Newer runs of other blocks and of other ways of the exchange take no place of the ones above.
+        self.exchange("2026-01-04T00:00:00Z", "rank-major", {(8, 4): 11.0, (4096, 4): 33.0})
+        self.exchange("2026-01-05T00:00:00Z", "masked", {(8, 0): 55.0}, apart=True)
+        self.exchange("2026-01-06T00:00:00Z", "masked", {(8, 0): 66.0}, exchange_blocks=16)
+        page, short = self.tables()
+        tables = dict(part.split("**\n\n", 1) for part in page.split("**MoE of small: uniform routing, fp8 dispatched, ")[1:])
+        gpus = "2 × GPU of tests"
+        self.assertEqual({name: [line for line in table.splitlines() if line.startswith("| ")] for name, table in tables.items()}, {
+            f"masked layout, bf16 combined, {gpus}": [
+                "| tokens per rank | dispatch, µs | dispatch: NCCL A2A |", "| 8 | **5.00 ±1 %** | 90.0 ±1 % |"],
+            f"masked layout, bf16 combined, by number of blocks, {gpus}": [
+                "| tokens per rank | blocks | dispatch, µs |", "| 8 | 4 | **6.00 ±1 %** |"],
+            f"masked layout, bf16 combined, made for 16 blocks, {gpus}": [
+                "| tokens per rank | dispatch, µs | dispatch: NCCL A2A |", "| 8 | **66.0 ±1 %** | 90.0 ±1 % |"],
+            f"masked layout, bf16 combined, sends and waits apart, {gpus}": [
+                "| tokens per rank | dispatch, µs | dispatch: NCCL A2A |", "| 8 | **55.0 ±1 %** | 90.0 ±1 % |"],
+            f"rank-major layout, bf16 combined, {gpus}": [
+                "| tokens per rank | dispatch, µs | dispatch: NCCL A2A |", "| 8 | **7.00 ±1 %** | 90.0 ±1 % |",
+                "| 4096 | **21.0 ±1 %** | 90.0 ±1 % |"],
+            f"rank-major layout, bf16 combined, by number of blocks, {gpus}": [
+                "| tokens per rank | blocks | dispatch, µs |", "| 8 | 4 | **11.0 ±1 %** |", "| 8 | 8 | **18.0 ±1 %** |",
+                "| 4096 | 4 | **33.0 ±1 %** |", "| 4096 | 8 | **22.1 ±1 %** |"]})
+        # Blocks of 4 and of 8 were measured by two runs.
+        sources = tables[f"rank-major layout, bf16 combined, by number of blocks, {gpus}"]
+        self.assertIn("2026-01-04", sources)
+        self.assertIn("2026-01-03", sources)
+        self.assertIn("| `dispatch` | 8 tokens a rank | **5.00** / 90.0 NCCL A2A |", short)
+        self.assertEqual(short.count("`dispatch`"), 1)
+        self.assertIn("| `weft bench moe`, peers do less | 5 | 0 |", self.gaps())
+
+    def test_the_readme_has_no_kind_of_gpus_with_given_blocks_alone(self):
+        self.add(self.run_of("bench all-reduce", [point("automatic", 5.0, [[5]]), point("NCCL", 9.0, [[9]])]))
+        self.add(self.run_of("bench all-reduce", [point("automatic", 7.0, [[7]]) | {"blocks": 16}], "NVIDIA H100 80GB HBM3",
+                             date="2027-01-01T00:00:00Z"))
+        page, short = self.tables()
+        self.assertIn("**All-reduce, bf16, by number of blocks, 2 × H100 80GB HBM3**", page)
+        self.assertIn("| 8 KB | 16 | **7.00 ±1 %** |", page)
+        self.assertIn("GPUs: H200.", short)
+
+    def test_runs_of_peers_alone_are_no_newer_runs(self):
+        self.add(report())
+        self.add(report([point("NCCL", 3.0, [[3]])], date="2027-01-01T00:00:00Z"))
+        self.assertIn("| 8 KB | **5.00 ±20 %** | 10.0 ±10 % | 2.00 |", self.tables()[0])
 
     def test_a_run_with_payloads_is_no_newer_run_of_rows_alone(self):
         def both(us):

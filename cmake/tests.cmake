@@ -315,6 +315,7 @@ if(Python3_FOUND AND NOT sanitized)
     COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_reliability_tables.py)
   add_test(NAME plot_script COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_plot.py)
   add_test(NAME results COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_results.py)
+  add_test(NAME result_aims COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_result_aims.py)
   add_test(NAME result_layers COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_result_layers.py)
 endif()
 

@@ -1,11 +1,12 @@
 """The aims of the project, and the sizes at which the newest runs meet and miss them."""
 
-from typing import Callable, NamedTuple
-
+import result_moe_aims
 from result_layers import COMMAND as LAYERS
 from result_layers import best_of, ideal_of, share_of_gain
-from result_runs import blocks_of, gpu_of, is_usual_exchange, rows_of, size_of, usual, where_of
+from result_rivals import MEGA_KERNEL
+from result_runs import blocks_of, gpu_of, is_usual_exchange, name_of, norm_of, rows_of, size_of, usual, where_of
 from result_text import grid, microseconds
+from result_verdicts import Aim, Verdict, said
 
 KB, MB = 1 << 10, 1 << 20
 # µs on H200s: by ranks, operation and size.
@@ -16,53 +17,37 @@ EXCHANGES = {4: {"dispatch": {1: 5, 8: 5, 128: 15}, "combine": {8: 5.5}, "both":
 GATHERS = {2: {"four_tensors": {34220160: 80.5}}}  # 1,170 rows of each rank
 
 
-class Verdict(NamedTuple):
-    operation: str
-    size: str
-    met: bool
-    measured: str
-
-
-class Aim(NamedTuple):
-    text: str
-    command: str
-    judge: Callable  # of a run: its verdicts
-    blocks: int | None = 0  # of the runs that are judged, 0: those that Weft chooses, None: any
-
-
 def times(limits, wanted=lambda run: True):
     def judge(run):
         mine = limits.get(run["world_size"], {}) if gpu_of(run) == "H200" and wanted(run) else {}
         for row in rows_of(run):
             limit, ours = mine.get(row.operation, {}).get(row.size), row.points.get("automatic")
             if limit and ours:
-                yield Verdict(row.operation, size_of(run, row), ours["us"] <= limit, f"{microseconds(ours)} for {limit}")
+                yield Verdict(name_of(row), size_of(run, row), ours["us"] <= limit, f"{microseconds(ours)} for {limit}")
+
+    return judge
+
+
+def beside(ours, other, wanted, judged):
+    """The rows that have both contenders: `judged` of the two times is whether the aim is met, and what was measured."""
+    def judge(run):
+        for row in rows_of(run):
+            mine, theirs = row.points.get(ours), row.points.get(other)
+            if mine and theirs and wanted(row):
+                yield Verdict(name_of(row), size_of(run, row), *judged(mine["us"], theirs["us"]))
 
     return judge
 
 
 def at_most(factor, ours, other, wanted=lambda row: True, more=0.0):
     """The time of `ours` is at most `factor` times that of `other` and `more` µs."""
-    def judge(run):
-        for row in rows_of(run):
-            mine, theirs = row.points.get(ours), row.points.get(other)
-            if mine and theirs and wanted(row) and row.how in ("", "balanced"):
-                found = mine["us"] / (theirs["us"] + more)
-                yield Verdict(row.operation, size_of(run, row), found <= factor, f"{found:.3f}")
-
-    return judge
+    return beside(ours, other, wanted,
+                  lambda mine, theirs: (mine <= factor * (theirs + more), f"{mine / (theirs + more):.3f}"))
 
 
 def over(most, ours, other, wanted):
     """The time of `ours` is at most `most` µs over that of `other`."""
-    def judge(run):
-        for row in rows_of(run):
-            mine, theirs = row.points.get(ours), row.points.get(other)
-            if mine and theirs and wanted(row) and row.how in ("", "balanced"):
-                found = mine["us"] - theirs["us"]
-                yield Verdict(row.operation, size_of(run, row), found <= most, f"{found:+.2f}")
-
-    return judge
+    return beside(ours, other, wanted, lambda mine, theirs: (mine - theirs <= most, f"{mine - theirs:+.2f}"))
 
 
 def norms(kind, limit, smallest, largest):
@@ -87,7 +72,7 @@ def producers(limits):
                      p["contender"] == "automatic" and p.get("load", "balanced") == "balanced"}
             if "producer" in found and "graph" in found:
                 more = found["producer"]["us"] - found["graph"]["us"]
-                yield Verdict(operation, "", more <= most, f"{more:+.2f} for {most}")
+                yield Verdict("", f"`{operation}`", more <= most, f"{more:+.2f} for {most}")
 
     return judge
 
@@ -141,24 +126,49 @@ def of_ideal_gain(least, from_ideal):
     return of_layers(judge)
 
 
+def ahead_of_mega_kernel(least, wanted):
+    """The mega-kernel takes at least so many times a plain layer's time, with as many tokens and experts that exist."""
+    def judge(run, tokens, best):
+        experts = run["local_experts"] * run["world_size"]
+        published = MEGA_KERNEL.get(gpu_of(run), {}).get(run["model"]["name"], {}).get(experts, {}).get(tokens)
+        same = run["world_size"] == 2 and not run["emulated_ep"] and not run.get("shared_intermediate", 0)
+        if not published or not same or not wanted(experts, tokens):
+            return None
+        found = published / best["plain"]["us"]
+        return found >= least, f"{found:.2f}"
+
+    return of_layers(judge)
+
+
+def few_experts(experts, tokens):
+    return experts <= 64 and 8 <= tokens <= 128
+
+
 def few(row):
     return row.size <= 64
 
 
-def copies(least):
-    return lambda row: row.size >= least and row.operation == "all_gather"
+def of(operation, least):
+    return lambda row: row.operation == operation and row.size >= least
+
+
+def without_norm(judge):
+    """NCCL has no norm, so its calls are no measure of a crossing with one."""
+    return lambda run: judge(run) if norm_of(run) == "none" else []
 
 
 AIMS = [
     Aim("all-reduces, µs", "bench all-reduce", times(ALL_REDUCES)),
     Aim("four ragged tensors, µs", "bench gather", times(GATHERS)),
     Aim("MoE, µs", "bench moe", times(EXCHANGES, is_usual_exchange)),
+    *result_moe_aims.AIMS,
     Aim("norm up to 1 MB: at most 1.0 µs over its all-reduce", "bench norm", norms("more", 1.0, 0, MB)),
     Aim("norm of 2 MB: at most 1.2 of its all-reduce", "bench norm", norms("times", 1.2, MB + 1, 2 * MB)),
     Aim("norm from 4 MB: at most 1.15 of its all-reduce", "bench norm", norms("times", 1.15, 2 * MB + 1, 1 << 62)),
     Aim("up to 64 tokens: at most 1.0 µs over the crossing alone", "bench dp-attention",
         over(1.0, "automatic", "without norm", few)),
-    Aim("up to 64 tokens: at most half of NCCL's calls", "bench dp-attention", at_most(0.5, "automatic", "NCCL", few)),
+    Aim("up to 64 tokens without norm: at most half of NCCL's calls", "bench dp-attention",
+        without_norm(at_most(0.5, "automatic", "NCCL", few))),
     Aim("to symmetric memory: at most 1.1 of push and 3.5 µs", "bench logits",
         at_most(1.1, "symmetric", "plain push", more=3.5)),
     Aim("to any memory: at most 1.35 of the push from 32 MB", "bench logits",
@@ -166,13 +176,23 @@ AIMS = [
     Aim("to any memory: at most half of NCCL", "bench logits", at_most(0.5, "automatic", "NCCL")),
     Aim("to symmetric memory: at most half of NCCL", "bench logits", at_most(0.5, "symmetric", "NCCL symm.")),
     Aim("`all_gather` to symmetric memory from 64 MB: the push is at least 0.93 of it", "bench gather",
-        at_most(1 / 0.93, "symmetric", "plain push", copies(63 * MB))),
+        at_most(1 / 0.93, "symmetric", "plain push", of("all_gather", 63 * MB))),
     Aim("`all_gather` to any memory from 128 MB: the push is at least 0.85 of it", "bench gather",
-        at_most(1 / 0.85, "automatic", "plain push", copies(127 * MB))),
+        at_most(1 / 0.85, "automatic", "plain push", of("all_gather", 127 * MB))),
+    Aim("`all_to_all` from 64 MB: the push is at least 0.93 of it", "bench gather",
+        at_most(1 / 0.93, "automatic", "plain push", of("all_to_all", 63 * MB))),
+    Aim("`reduce_scatter` from 128 MB: the push is at least 0.85 of it", "bench gather",
+        at_most(1 / 0.85, "automatic", "plain push", of("reduce_scatter", 127 * MB))),
+    Aim("`all_reduce` of 64 MB from 16 SMs: the push from as many is at least 0.85 of it", "bench all-reduce",
+        at_most(1 / 0.85, "automatic", "plain push", lambda row: row.size == 64 * MB), 16),
     Aim("a producer costs at most, µs", "bench gather", producers({"all_gather": (28 * KB, 0.5)})),
     Aim("a producer costs at most, µs", "bench norm",
         producers({"all_reduce": (8 * KB, 0.25), "all_reduce_rms_norm": (8 * KB, 0.4)})),
     Aim("a plain layer: at most 6 µs over its parts", LAYERS, over_parts(6)),
+    Aim("a plain layer of few experts, 8 to 128 tokens: the mega-kernel takes at least 1.10 of it", LAYERS,
+        ahead_of_mega_kernel(1.10, few_experts)),
+    Aim("a plain layer else: the mega-kernel is no faster", LAYERS,
+        ahead_of_mega_kernel(1.0, lambda *layer: not few_experts(*layer))),
     Aim("rounds: at least 0.6 of their ideal's gain, where it is 1.08 and more", LAYERS, of_ideal_gain(0.6, 1.08)),
     Aim("rounds of emulated layers, 128 tokens: peo is at least 1.05 of them", LAYERS,
         layer_at_most(1 / 1.05, "rounds", ["peo"], True, 128)),
@@ -184,25 +204,12 @@ AIMS = [
 ]
 
 
-def said(verdicts, with_figures):
-    """The sizes, under the name of their operation if there are several."""
-    by = {}
-    for verdict in verdicts:
-        by.setdefault(verdict.operation, []).append(verdict)
-    parts = []
-    for operation, found in by.items():
-        sizes = ", ".join(" ".join(part for part in (v.size, f"({v.measured})" if with_figures else "") if part)
-                          for v in found)
-        parts.append(" ".join(part for part in (f"`{operation}`" if operation else "", sizes) if part))
-    return "; ".join(parts)
-
-
 def aims(runs):
     rows = []
     for aim in AIMS:
         for run in runs:
             fits = run["command"] == aim.command and aim.blocks in (None, blocks_of(run))
-            verdicts = list(aim.judge(run)) if fits else []
+            verdicts = list(aim.judge(run | {"beside": runs})) if fits else []
             if verdicts:
                 rows.append([aim.text, where_of(run), said([v for v in verdicts if v.met], False),
                              said([v for v in verdicts if not v.met], True)])

@@ -1,6 +1,6 @@
 """The cells of the tables in which a peer is faster."""
 
-from result_runs import ANY, COMMANDS, MIXED, norm_of, pairs, rows_of, size_of, where_of
+from result_runs import ANY, COMMANDS, MIXED, name_of, norm_of, pairs, rows_of, size_of, where_of
 from result_text import grid, microseconds
 
 FASTER = 1.02  # differences up to this factor count as none
@@ -34,8 +34,7 @@ def lines_of(run, less):
         found = [pair for pair in found if lost(pair)]
         if found and does_less(run, row) == less:
             columns = [" ".join(cell(pair) for pair in found if (pair.kind == ANY) == anywhere) for anywhere in (True, False)]
-            name = f"`{row.operation}`" + (f", {row.how}" if row.how else "")
-            yield [name, where_of(run), size_of(run, row), *columns]
+            yield [name_of(row), where_of(run), size_of(run, row), *columns]
 
 
 def counts(runs):

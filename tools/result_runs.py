@@ -230,6 +230,10 @@ def rows_of(run):
     return made
 
 
+def name_of(row):
+    return f"`{row.operation}`" + (f", {row.how}" if row.how else "")
+
+
 def size_of(run, row):
     """The size of a row with its unit."""
     unit = {"bench moe": "token", "bench dp-attention": "token", "bench logits": "row"}.get(run["command"])

@@ -126,6 +126,25 @@ class ResultLayers(Kept):
         self.assertEqual(found["rounds of emulated layers, 256 tokens: peo is at least 1.10 of them"][1], "256 tokens")
         self.assertNotIn("rounds of emulated layers, 128 tokens: peo is at least 1.05 of them", found)
 
+    def test_a_plain_layer_stands_beside_the_mega_kernel_of_the_same_tokens_and_experts(self):
+        few = "a plain layer of few experts, 8 to 128 tokens: the mega-kernel takes at least 1.10 of it"
+        other = "a plain layer else: the mega-kernel is no faster"
+
+        def layers(times, experts, name="deepseek-v3", **more):
+            points = [point("layer", us, tokens=tokens) for tokens, us in times.items()]
+            return self.aims(points, **({"model": {"name": name}, "local_experts": experts // 2, "emulated_ep": 0} | more))
+
+        # The mega-kernel takes 94, 125, 222 and 319 µs with 16 experts.
+        found = layers({1: 93.0, 8: 113.0, 128: 202.0, 256: 320.0, 512: 9.0}, 16)
+        self.assertEqual(found[few][1:], ["8 tokens", "128 tokens (1.10) |"])
+        self.assertEqual(found[other][1:], ["1 token", "256 tokens (1.00) |"])
+        self.assertEqual(layers({8: 325.4}, 64)[few][1:], ["8 tokens", " |"])
+        self.assertEqual(layers({8: 642.0}, 256), {other: ["deepseek-v3, a rank of 2, 2 × H200", "8 tokens", " |"]})
+        self.assertEqual(layers({8: 92.7}, 32, "qwen3-235b")[few][1:], ["8 tokens", " |"])
+        self.assertEqual(layers({8: 227.0}, 128, "qwen3-235b")[other][1:], ["8 tokens", " |"])
+        for more in ({"emulated_ep": 32}, {"shared_intermediate": 2048}, {"world_size": 4, "local_experts": 4}, {"name": "another"}):
+            self.assertFalse({few, other} & layers({8: 113.0}, 16, **more).keys())
+
     def test_the_newest_run_of_a_layer_counts_and_cpu_ranks_do_not(self):
         page = self.page(report(date="2025-01-01T00:00:00Z"), report([point("layer", 123.0)]),
                          report([point("layer", 77.0)], date="2027-01-01T00:00:00Z", device="cpu"))

@@ -130,7 +130,8 @@ def ahead_of_mega_kernel(least, wanted):
     """The mega-kernel takes at least so many times a plain layer's time, with as many tokens and experts that exist."""
     def judge(run, tokens, best):
         experts = run["local_experts"] * run["world_size"]
-        published = MEGA_KERNEL.get(gpu_of(run), {}).get(run["model"]["name"], {}).get(experts, {}).get(tokens)
+        shape = run["model"]["name"], run["intermediate"]
+        published = MEGA_KERNEL.get(gpu_of(run), {}).get(shape, {}).get(experts, {}).get(tokens)
         same = run["world_size"] == 2 and not run["emulated_ep"] and not run.get("shared_intermediate", 0)
         if not published or not same or not wanted(experts, tokens):
             return None

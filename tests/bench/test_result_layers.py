@@ -131,6 +131,7 @@ class ResultLayers(Kept):
         other = "a plain layer else: the mega-kernel is no faster"
 
         def layers(times, experts, name="deepseek-v3", **more):
+            more = {"intermediate": 1536 if name == "qwen3-235b" else 2048} | more
             points = [point("layer", us, tokens=tokens) for tokens, us in times.items()]
             return self.aims(points, **({"model": {"name": name}, "local_experts": experts // 2, "emulated_ep": 0} | more))
 
@@ -142,7 +143,8 @@ class ResultLayers(Kept):
         self.assertEqual(layers({8: 642.0}, 256), {other: ["deepseek-v3, a rank of 2, 2 × H200", "8 tokens", " |"]})
         self.assertEqual(layers({8: 92.7}, 32, "qwen3-235b")[few][1:], ["8 tokens", " |"])
         self.assertEqual(layers({8: 227.0}, 128, "qwen3-235b")[other][1:], ["8 tokens", " |"])
-        for more in ({"emulated_ep": 32}, {"shared_intermediate": 2048}, {"world_size": 4, "local_experts": 4}, {"name": "another"}):
+        for more in ({"emulated_ep": 32}, {"shared_intermediate": 2048}, {"world_size": 4, "local_experts": 4}, {"name": "another"},
+                     {"intermediate": 1536}):
             self.assertFalse({few, other} & layers({8: 113.0}, 16, **more).keys())
 
     def test_the_newest_run_of_a_layer_counts_and_cpu_ranks_do_not(self):

@@ -55,6 +55,23 @@ TEST(GatherShapes, FourTensorsAreTheBytesOfOne) {
   EXPECT_EQ(four.output_at(1), 6u * 7168);
 }
 
+// Its input and its output fit the buffers of the operation that it bounds.
+TEST(GatherShapes, APushIsTheAllGatherOfTheRowsOfARank) {
+  const auto model = model_of(4, 4, 64);
+  const auto shape = [&](Operation operation, Contender contender) {
+    return gather_shape(model, point_of(model, operation, Load::balanced, 5, contender));
+  };
+  const GatherShape gather = shape(Operation::all_gather, Contender::automatic);
+  for (const auto operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all}) {
+    const GatherShape push = shape(operation, Contender::push), bounded = shape(operation, Contender::automatic);
+    EXPECT_EQ(push, gather) << name(operation);
+    EXPECT_EQ(push.most_rows(), bounded.most_rows()) << name(operation);
+    EXPECT_EQ(bounded.operation, operation);
+    const std::size_t room = gather_bytes(model, point_of(model, operation, Load::balanced, 5, Contender::push));
+    EXPECT_LE(std::max(push.input_elements(), push.output_elements()) * size_of(DataType::bf16), room);
+  }
+}
+
 TEST(GatherShapes, ALayoutForMoreRanksIsScaled) {
   const auto is = [](const ParallelLayout& layout, int tp, int dp) { return layout.tp == tp && layout.dp == dp; };
   EXPECT_TRUE(is(scaled({.tp = 8, .dp = 4}, 8), 8, 4));

@@ -12,6 +12,12 @@
 namespace weft::cli {
 namespace {
 
+// Operations that move as many bytes between any two ranks, which a push of them bounds.
+constexpr bool is_bounded(Operation operation) {
+  return operation == Operation::all_gather || operation == Operation::reduce_scatter ||
+         operation == Operation::all_to_all;
+}
+
 constexpr bool is_in_symmetric(Contender contender) {
   return contender == Contender::symmetric || contender == Contender::push;
 }
@@ -41,8 +47,7 @@ class GatherMeasurement final : public RankBench {
     if (is_in_groups(operation)) return all;
     if (is_ragged(operation) && model_.padding != Padding::none) return all;
     const bool whole_packs = model_.hidden % 16 == 0;
-    if (operation == Operation::all_gather && whole_packs && outputs_.can_be_pushed_to())
-      all.push_back(Contender::push);
+    if (is_bounded(operation) && whole_packs && outputs_.can_be_pushed_to()) all.push_back(Contender::push);
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }

@@ -113,6 +113,7 @@ GatherShape gather_shape(const GatherModel& model, const Point& point, int group
       shape.operation = shape.scatters() ? Operation::reduce_scatter : Operation::all_gather;
     shape.rows.assign(shape.ranks(), shape.most_rows());
   }
+  if (point.contender == Contender::push) shape.operation = Operation::all_gather;
   place(model, shape);
   return shape;
 }

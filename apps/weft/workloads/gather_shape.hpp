@@ -53,8 +53,9 @@ struct GatherModel {
 inline constexpr std::size_t kAlignedRows = 8;
 
 // The shape that `point.contender` moves for point.rows tokens per attention group. Contender::padded: the equal
-// operation, with the largest rank's rows on every rank. Contender::one_tensor: the same bytes as one tensor. `group`:
-// the attention group of an operation in groups; the first group has most tokens.
+// operation, with the largest rank's rows on every rank. Contender::one_tensor: the same bytes as one tensor.
+// Contender::push: an all-gather, which has as many bytes from each rank to each. `group`: the attention group of an
+// operation in groups; the first group has most tokens.
 GatherShape gather_shape(const GatherModel& model, const Point& point, int group = 0);
 
 // `layout` on at most `ranks` ranks. Attention groups keep their number of ranks if it divides them.

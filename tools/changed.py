@@ -30,7 +30,7 @@ FAMILIES = {
         "RecordedKinds",
         "all_gather all_to barrier broadcast chunks counts detour moves ragged reduce_ relay scatter symmetric take copies",
     ),
-    "columns": ("Columns ColumnRecordings ColumnArguments ColumnShares HyperbolicTangent BenchLogits", "columns"),
+    "columns": ("Columns ColumnArguments ColumnShares HyperbolicTangent BenchLogits", "columns"),
     "top_k": ("TopK OracleLargest", "top_k"),
     "crossings": ("Crossings Crossing Attention", "crossings"),
     "normed_crossings": ("NormedCrossing", "normed_crossings"),

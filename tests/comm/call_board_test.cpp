@@ -116,7 +116,7 @@ TEST(CallBoard, IsReadWhileItIsWritten) {
   writer.join();
 }
 
-struct Numbers {
+struct TwoNumbers {
   static constexpr std::string_view kKind = "numbers of a test";
   int a, b;
   std::string text() const { return std::to_string(a) + " and " + std::to_string(b); }
@@ -124,10 +124,10 @@ struct Numbers {
 
 TEST(CallWords, AreMadeOfNumbersAlsoOnAnotherRank) {
   const auto boards = boards_of(2);
-  boards[0]->note(0, {.fingerprint = 3, .words = Numbers{.a = 4, .b = 5}});
+  boards[0]->note(0, {.fingerprint = 3, .words = TwoNumbers{.a = 4, .b = 5}});
   EXPECT_EQ(found(*boards[1], 0, 0, 3), "4 and 5");
   // Words of a program that knows other kinds.
-  const std::uint32_t kind = detail::CallWords(Numbers{.a = 1, .b = 2}).kind();
+  const std::uint32_t kind = detail::CallWords(TwoNumbers{.a = 1, .b = 2}).kind();
   EXPECT_EQ(detail::CallWords(kind + 1, "12345678", 8).text(), "");
   EXPECT_EQ(detail::CallWords(kind, "12345678", 7).text(), "");
 }

@@ -6,15 +6,17 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "numeric/element_map.hpp"
 #include "support/columns.hpp"
+#include "support/move_recordings.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
+#include "support/turn_cases.hpp"
 #include "support/verdicts.hpp"
 #include "support/world.hpp"
-#include "weft/recording.hpp"
 #include "weft/symmetric.hpp"
 
 namespace weft::test {
@@ -56,30 +58,15 @@ TEST_P(Columns, ComeToSymmetricMemory) {
   }));
 }
 
-// The recording keeps the call and not its numbers: each replay finds new logits.
-TEST(ColumnRecordings, FindNewNumbers) {
-  expect_all_well(run_world(3, small_slots(), [](Communicator& communicator, int rank) {
-    std::vector<float> shard(2 * 5), all(2 * 15);
-    const Recording recording = Recording::capture(communicator, [&] {
-      all_gather_columns(communicator, {.input = shard.data(),
-                                        .output = all.data(),
-                                        .rows = 2,
-                                        .shard_columns = 5,
-                                        .type = DataType::f32,
-                                        .scale = 2.0f});
-    });
-    for (int batch = 0; batch < 3; ++batch) {
-      for (std::size_t i = 0; i < 10; ++i)
-        shard[i] = static_cast<float>(batch * 100 + rank * 10) + static_cast<float>(i);
-      recording.replay();
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const std::size_t row = i / 15, from = i % 15 / 5, column = i % 5;
-        const float expected = 2 * (static_cast<float>(batch * 100) + 10 * static_cast<float>(from) +
-                                    static_cast<float>(row * 5 + column));
-        ensure(all[i] == expected, "element " + std::to_string(i) + " is of another batch");
-      }
-    }
-  }));
+// Two recordings and eager calls take turns, with new logits and counts each time. Capacities are each rank's own.
+TEST_P(Columns, TwoRecordingsForEveryBatch) {
+  const int ranks = GetParam();
+  for (const int group_ranks : std::set{1, ranks % 2 == 0 ? 2 : 1, ranks}) {
+    expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
+      take_turns_with_columns(HostSide(communicator), ranks, rank, group_ranks,
+                              [](const PreparedColumns& largest) { return HostColumns(largest); });
+    }));
+  }
 }
 
 // The call is rejected with these words once `change` has been made to good arguments.
@@ -224,37 +211,6 @@ TEST(ColumnShares, ComeToTheirGroups) {
       const std::size_t row = i / 32, from = i % 32 / 8, column = i % 8;
       const float sent = 100 * static_cast<float>(from) + static_cast<float>((begin + row) * 8 + column);
       ensure(all[i] == (row < rows ? sent : -1), "element " + std::to_string(i) + " is not its own");
-    }
-  }));
-}
-
-// Capacities are each rank's own.
-TEST(ColumnRecordings, FindNewCounts) {
-  expect_all_well(run_world(2, small_slots(), [](Communicator& communicator, int rank) {
-    const std::size_t room = 5 + 3 * static_cast<std::size_t>(rank);
-    std::vector<std::int32_t> counts{4, 0};
-    std::vector<float> shard(room * 8), all(room * 16);
-    const Recording recording = Recording::capture(communicator, [&] {
-      all_to_all_columns(communicator, {.input = shard.data(),
-                                        .output = all.data(),
-                                        .shard_columns = 8,
-                                        .type = DataType::f32,
-                                        .counts = {.rows = counts.data()},
-                                        .input_rows = room,
-                                        .output_rows = room});
-    });
-    for (const auto& next : std::vector<std::vector<std::int32_t>>{{1, 4}, {0, 5}, {3, 2}, {0, 0}}) {
-      std::ranges::copy(next, counts.begin());
-      for (std::size_t i = 0; i < shard.size(); ++i) shard[i] = static_cast<float>(rank * 100) + static_cast<float>(i);
-      std::ranges::fill(all, -1.0f);
-      recording.replay();
-      const auto mine = static_cast<std::size_t>(next[static_cast<std::size_t>(rank)]);
-      const std::size_t begin = rank == 0 ? 0 : static_cast<std::size_t>(next[0]);
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const std::size_t row = i / 16, from = i % 16 / 8, column = i % 8;
-        const float sent = 100 * static_cast<float>(from) + static_cast<float>((begin + row) * 8 + column);
-        ensure(all[i] == (row < mine ? sent : -1), "element " + std::to_string(i) + " is of another batch");
-      }
     }
   }));
 }

@@ -7,13 +7,14 @@
 #include <thread>
 
 #include "support/move_mixes.hpp"
+#include "support/move_recordings.hpp"
 #include "support/normed_crossings.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
+#include "support/turn_cases.hpp"
 #include "support/verdicts.hpp"
 #include "support/world.hpp"
 #include "weft/crossings.hpp"
-#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
@@ -44,35 +45,19 @@ TEST_P(NormedCrossings, InTurnWithOtherCallsAndDelays) {
   }));
 }
 
-// A recording that was made once finds other counts at each replay. Capacities are each rank's own.
-TEST_P(NormedCrossings, OneRecordingForEveryBatch) {
+// Capacities are each rank's own. Two recordings and eager calls take turns, with new counts each time.
+TEST_P(NormedCrossings, TwoRecordingsForEveryBatch) {
   const int ranks = GetParam();
-  expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
-    for (const bool gathers : {true, false}) {
-      const auto batch = [&](std::int32_t rows, std::size_t spare) {
-        NormedCrossing c{.gathers = gathers,
-                         .counts = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), rows),
-                         .group_ranks = ranks,
-                         .padding = Padding::fixed,
-                         .slot_rows = 9,
-                         .norm = {.hidden = 768, .fp8 = true, .scaling = Fp8Scaling::per_128_columns}};
-        c.norm.seed = static_cast<std::uint32_t>(rows);
-        c.spare_rows = spare;
-        return prepare(c, ranks, rank);
-      };
-      RankNormedCrossing largest = batch(9, 1 + 3 * static_cast<std::size_t>(rank));
-      HostNormedCrossing host(largest);
-      const Recording recording = Recording::capture(communicator, [&] { host.call(communicator); });
-      for (const std::int32_t rows : {9, 0, 1, 8, 3}) {
-        RankNormedCrossing next = batch(rows, 0);
-        // Capacities are those of the recording.
-        ASSERT_LE(next.memory[kOutput].before.size(), largest.memory[kOutput].before.size());
-        host.fill(next);
-        recording.replay();
-        host.check(next);
-      }
+  for (const bool one_rank_fits : {true, false}) {
+    for (int group_ranks = 1; group_ranks <= ranks; ++group_ranks) {
+      if (ranks % group_ranks != 0) continue;
+      const NormedTurns turns{.ranks = ranks, .group_ranks = group_ranks, .one_rank_fits = one_rank_fits};
+      expect_all_well(run_world(ranks, turns.config(cpu_config()), [&](Communicator& communicator, int rank) {
+        turns.take(HostSide(communicator), rank,
+                   [](const RankNormedCrossing& largest) { return HostNormedCrossing(largest); });
+      }));
     }
-  }));
+  }
 }
 
 // reduce_scatter_v, all_reduce_rms_norm of a rank alone, and all_gather_v: whatever bits the three leave.

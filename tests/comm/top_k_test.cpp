@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <string>
 
+#include "support/move_recordings.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/top_k.hpp"
+#include "support/turn_cases.hpp"
 #include "support/verdicts.hpp"
 #include "support/world.hpp"
-#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
@@ -32,30 +33,12 @@ TEST_P(TopK, ServesManyRows) {
   }));
 }
 
-TEST(TopKRecordings, FindNewNumbers) {
-  expect_all_well(run_world(3, cpu_config(), [](Communicator& communicator, int rank) {
-    std::vector<float> shard(5), values(2);
-    std::vector<std::int32_t> indices(2);
-    const Recording recording = Recording::capture(communicator, [&] {
-      top_k_columns(communicator, {.input = shard.data(),
-                                   .values = values.data(),
-                                   .indices = indices.data(),
-                                   .rows = 1,
-                                   .k = 2,
-                                   .shard_columns = 5,
-                                   .type = DataType::f32});
-    });
-    for (int batch = 0; batch < 6; ++batch) {
-      std::ranges::fill(shard, -1.0f);
-      if (rank == batch % 3) shard[static_cast<std::size_t>(batch % 5)] = 7.0f;
-      if (rank == 2) shard[4] = 6.0f;
-      if (batch == 2) shard[1] = 6.5f;  // on every rank, of which the first comes first
-      recording.replay();
-      const std::int32_t first = batch % 3 * 5 + batch % 5;
-      ensure(values[0] == 7.0f && indices[0] == first, "the largest is of another batch");
-      const std::int32_t second = batch == 2 ? 1 : 14;
-      ensure(indices[1] == second, "the second one is of another batch");
-    }
+// Two recordings and eager calls take turns, with new numbers each time.
+TEST_P(TopK, TwoRecordingsForEveryBatch) {
+  const int ranks = GetParam();
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    take_turns_with_top_k(HostSide(communicator), ranks, rank,
+                          [](const PreparedTopK& largest) { return HostTopK(largest); });
   }));
 }
 

@@ -1,64 +1,22 @@
-// Calls that put columns together, on GPU ranks: the CPU tests' cases, large ones, symmetric memory, and graphs.
+// Calls that put columns together, on GPU ranks: the CPU tests' cases, large ones, symmetric memory, graphs
+// for every batch, and many calls back to back.
 #include "support/columns.hpp"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
+#include <deque>
+#include <set>
 
-#include "gpu/support/gpu_world.hpp"
-#include "gpu/support/graph.hpp"
+#include "gpu/support/compared.hpp"
+#include "gpu/support/gpu_columns.hpp"
+#include "gpu/support/gpu_side.hpp"
+#include "support/ranks.hpp"
 #include "support/sanitized.hpp"
+#include "support/turn_cases.hpp"
 #include "weft/symmetric.hpp"
 
 namespace weft::test {
 namespace {
-
-class GpuColumns {
- public:
-  // `output`: device memory, or null.
-  GpuColumns(GpuRank& gpu, const PreparedColumns& prepared, std::byte* output = nullptr)
-      : gpu_(gpu),
-        prepared_(prepared),
-        host_(gpu.host_memory(bytes())),
-        input_(gpu.device_memory(prepared.input.size())),
-        numbers_(gpu.device_memory(kNumberBytes)) {
-    output_ = output != nullptr ? output : gpu.device_memory(prepared.output.size());
-    fill(prepared);
-  }
-  // Writes the memory of another call of the same shape.
-  void fill(const PreparedColumns& prepared) {
-    std::ranges::copy(prepared.input, host_);
-    std::ranges::copy(prepared.output, host_ + prepared.input.size());
-    copy(input_, host_, prepared.input.size(), cudaMemcpyHostToDevice);
-    copy(output_, host_ + prepared.input.size(), prepared.output.size(), cudaMemcpyHostToDevice);
-    const std::vector<std::int32_t> numbers = numbers_of(prepared.c);
-    copy(numbers_, reinterpret_cast<const std::byte*>(numbers.data()), numbers.size() * sizeof(std::int32_t),
-         cudaMemcpyHostToDevice);
-    gpu_.synchronize();
-  }
-  void call(const Group& group) {
-    const auto* const numbers = reinterpret_cast<const std::int32_t*>(numbers_);
-    make_column_call(group, prepared_, {input_, output_, numbers, gpu_.stream()});
-  }
-  // Waits, and throws if anything is wrong.
-  void check(const PreparedColumns& prepared) {
-    copy(host_, output_, prepared.output.size(), cudaMemcpyDeviceToHost);
-    gpu_.synchronize();
-    expect_columns(prepared, {host_, prepared.output.size()});
-  }
-
- private:
-  std::size_t bytes() const { return prepared_.input.size() + prepared_.output.size(); }
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind) {
-    detail::check_cuda(cudaMemcpyAsync(to, from, bytes, kind, gpu_.stream()), "copy of columns");
-  }
-
-  GpuRank& gpu_;
-  const PreparedColumns& prepared_;
-  static constexpr std::size_t kNumberBytes = 256;
-  std::byte *host_, *input_, *numbers_, *output_;
-};
 
 // Larger than lines, with room for the symmetric memory of any test.
 std::vector<ColumnCase> gpu_cases(int ranks) {
@@ -71,23 +29,14 @@ std::vector<ColumnCase> gpu_cases(int ranks) {
 }
 constexpr std::size_t kRoom = std::size_t{16} << 20;
 
-void run_on_gpu_rank(Communicator& communicator, GpuRank& gpu, const ColumnCase& c, int rank) {
-  gpu.reset();
-  const PreparedColumns prepared = prepare(c, communicator.size(), rank);
-  GpuColumns columns(gpu, prepared);
-  columns.call(communicator);
-  columns.check(prepared);
-  communicator.check();
-}
-
 class GpuColumnGathers : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuColumnGathers, testing::ValuesIn(world_sizes({1, 2, 3, 4})));
 
 TEST_P(GpuColumnGathers, ComeToTheirPlaces) {
   for (const Config& config : {gpu_config(), small_gpu_slots()}) {
     GpuWorld world = make_gpu_world(GetParam(), config);
-    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-      for (const ColumnCase& c : gpu_cases(communicator.size())) run_on_gpu_rank(communicator, gpu, c, rank);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      for (const ColumnCase& c : gpu_cases(communicator.size())) run_on_gpu_rank(communicator, gpu, c);
     }));
   }
 }
@@ -95,7 +44,7 @@ TEST_P(GpuColumnGathers, ComeToTheirPlaces) {
 TEST_P(GpuColumnGathers, ComeToTheirGroups) {
   for (const Config& config : {gpu_config(), small_gpu_slots()}) {
     GpuWorld world = make_gpu_world(GetParam(), config);
-    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
       std::vector<ColumnCase> cases = group_column_cases(communicator.size());
       // Chunks of many warp groups, to a busy group and to others.
       std::vector<std::int32_t> counts(static_cast<std::size_t>(communicator.size()), 40);
@@ -108,7 +57,7 @@ TEST_P(GpuColumnGathers, ComeToTheirGroups) {
                          .counts = counts,
                          .seed = 100});
       }
-      for (const ColumnCase& c : cases) run_on_gpu_rank(communicator, gpu, c, rank);
+      for (const ColumnCase& c : cases) run_on_gpu_rank(communicator, gpu, c);
     }));
   }
 }
@@ -129,50 +78,59 @@ TEST_P(GpuColumnGathers, ComeToSymmetricMemory) {
   }));
 }
 
-TEST(GpuColumnGraphs, FindNewNumbers) {
-  GpuWorld& world = lasting_gpu_world(2);
-  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    gpu.reset();
-    const auto batch = [&](std::uint32_t seed) {
-      return prepare({.rows = 64, .shard = 1'024, .output_f32 = true, .soft_cap = 30, .seed = seed}, 2, rank);
-    };
-    const PreparedColumns first = batch(0);
-    GpuColumns columns(gpu, first);
-    const Graph graph(gpu, [&] { columns.call(communicator); });
-    for (std::uint32_t seed = 1; seed < 6; ++seed) {
-      const PreparedColumns next = batch(seed);
-      columns.fill(next);
-      graph.launch(gpu.stream());
-      columns.check(next);
-    }
-    communicator.check();
-  }));
+// Two graphs and eager calls take turns, with new logits and counts each time. Capacities are each rank's own.
+TEST_P(GpuColumnGathers, TwoGraphsForEveryBatch) {
+  const int ranks = GetParam();
+  for (GpuWorld* world : {&lasting_gpu_world(ranks), &lasting_gpu_world(ranks, small_gpu_slots)}) {
+    expect_all_well(run_gpu_world(*world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      for (const int group_ranks : std::set{1, ranks % 2 == 0 ? 2 : 1, ranks}) {
+        gpu.reset();
+        take_turns_with_columns(GpuSide(*world, gpu, communicator), ranks, rank, group_ranks,
+                                [&](const PreparedColumns& largest) { return GpuColumns(gpu, largest); });
+      }
+    }));
+  }
 }
 
-TEST(GpuColumnGraphs, FindNewCounts) {
-  GpuWorld& world = lasting_gpu_world(2);
+// Columns for all ranks and for groups, behind each other with nothing between them but their inputs, which change.
+TEST_P(GpuColumnGathers, ManyCallsBackToBack) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     gpu.reset();
-    const auto batch = [&](std::vector<std::int32_t> counts, std::uint32_t seed) {
-      return prepare({.rows = 128,
-                      .shard = 1'024,
-                      .counts = std::move(counts),
-                      .padding = Padding::fixed,
-                      .slot_rows = 64,
-                      .room = 64,
-                      .seed = seed},
-                     2, rank);
+    std::deque<PreparedColumns> prepared;
+    std::vector<ComparedCalls> calls;
+    const auto add = [&](const std::vector<ColumnCase>& cases) {
+      std::vector<Stretches> contents;
+      const std::size_t first = prepared.size();
+      for (const ColumnCase& c : cases)
+        contents.push_back(stretches_of(prepared.emplace_back(prepare(c, ranks, rank))));
+      calls.emplace_back(gpu, contents,
+                         [&of = prepared[first], stream = gpu.stream()](const Group& group, const auto& at) {
+                           const auto* const numbers = reinterpret_cast<const std::int32_t*>(at(2));
+                           make_column_call(group, of, {at(0), at(1), numbers, stream});
+                         });
     };
-    const PreparedColumns first = batch({64, 1}, 0);
-    GpuColumns columns(gpu, first);
-    const Graph graph(gpu, [&] { columns.call(communicator); });
-    for (const auto& counts : std::vector<std::vector<std::int32_t>>{{3, 64}, {0, 0}, {0, 17}, {64, 64}}) {
-      const PreparedColumns next = batch(counts, 1 + static_cast<std::uint32_t>(counts[1]));
-      columns.fill(next);
-      graph.launch(gpu.stream());
-      columns.check(next);
+    for (const std::size_t shard : {std::size_t{120}, std::size_t{117}}) {
+      const auto one = [&](std::uint32_t seed) { return ColumnCase{.rows = 5, .shard = shard, .seed = seed}; };
+      add({one(1), one(2), one(3)});
+      for (const std::size_t group_ranks : std::set<std::size_t>{1, static_cast<std::size_t>(ranks)}) {
+        const std::size_t groups = static_cast<std::size_t>(ranks) / group_ranks;
+        std::vector<ColumnCase> batches(3, one(0));
+        for (std::size_t i = 0; i < batches.size(); ++i) {
+          ColumnCase& c = batches[i];
+          c.rows = groups * 4;
+          c.counts.assign(groups, static_cast<std::int32_t>(1 + i));
+          c.counts[i % groups] = 4;
+          c.group_ranks = group_ranks;
+          c.padding = Padding::fixed;
+          c.slot_rows = c.room = 4;
+          c.seed = static_cast<std::uint32_t>(i);
+        }
+        add(batches);
+      }
     }
-    communicator.check();
+    make_back_to_back(world, communicator, gpu, 100, calls);
   }));
 }
 

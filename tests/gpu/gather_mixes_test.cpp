@@ -4,12 +4,12 @@
 
 #include <deque>
 #include <random>
+#include <utility>
 
+#include "gpu/support/compared.hpp"
 #include "gpu/support/dawdle.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
-#include "gpu/support/kernels.hpp"
-#include "kernel/cuda_error.hpp"
 #include "support/first_epoch.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
@@ -18,85 +18,43 @@
 namespace weft::test {
 namespace {
 
-using detail::check_cuda;
-
-// A call that first restores its memory and then compares all of it, including canaries, gaps and inputs.
-class ComparedMove {
- public:
-  // `outputs`: the place for a copy's outputs, advanced to the next one's; null: memory of its own.
-  ComparedMove(GpuRank& gpu, const RankMove& move, std::byte*& outputs) : move_(move), stream_(gpu.stream()) {
-    for (std::size_t i = 0; i < move.memory.size(); ++i) {
-      const bool apart = outputs != nullptr && is_output(move, i) && may_be_symmetric(move.move.kind);
-      take(gpu, move.memory[i], apart ? outputs : gpu.device_memory(move.memory[i].before.size()));
-      if (apart) outputs += move.memory[i].before.size();
-    }
-    take(gpu, move.counts, gpu.device_memory(move.counts.before.size()));
-    gpu.synchronize();
-  }
-
-  void enqueue(const Group& group, unsigned long long* wrong) const {
-    for (const Block& block : blocks_)
-      check_cuda(cudaMemcpyAsync(block.used, block.before, block.bytes, cudaMemcpyDeviceToDevice, stream_), "restore");
-    const auto address = [&](const Memory& memory) {
-      if (&memory == &move_.counts) return blocks_.back().used;
-      return blocks_[static_cast<std::size_t>(&memory - move_.memory.data())].used;
-    };
-    issue(group, move_, address, stream_);
-    for (const Block& block : blocks_) count_differences(block.used, block.after, block.bytes, wrong, stream_);
-  }
-
- private:
-  struct Block {
-    std::byte* before;
-    std::byte* after;
-    std::byte* used;
-    std::size_t bytes;
-  };
-  void take(GpuRank& gpu, const Memory& memory, std::byte* used) {
-    const std::size_t bytes = memory.before.size();
-    const Block block{gpu.device_memory(bytes), gpu.device_memory(bytes), used, bytes};
-    check_cuda(cudaMemcpyAsync(block.before, memory.before.data(), bytes, cudaMemcpyHostToDevice, stream_), "upload");
-    check_cuda(cudaMemcpyAsync(block.after, memory.after.data(), bytes, cudaMemcpyHostToDevice, stream_), "upload");
-    blocks_.push_back(block);
-  }
-
-  const RankMove& move_;
-  cudaStream_t stream_;
-  std::vector<Block> blocks_;
-};
-
 // Moves of one group, ready to be called in any order.
 class Mix {
  public:
   // `outputs`: symmetric memory for every other copy's outputs, or null.
   Mix(const GpuWorld& world, GpuRank& gpu, const Group& group, int count, std::uint32_t seed,
       std::byte* outputs = nullptr)
-      : group_(group), wrong_(reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(*wrong_)))) {
-    check_cuda(cudaMemsetAsync(wrong_, 0, sizeof(*wrong_), gpu.stream()), "cudaMemsetAsync");
+      : group_(group), wrong_(gpu) {
     for (Move& move : random_moves(count, group.size(), seed)) {
       move.launch = world.launch(move.seed);
-      prepared_.push_back(prepare(move, group.size(), group.rank()));
-      std::byte* own = nullptr;
-      moves_.emplace_back(gpu, prepared_.back(), prepared_.size() % 2 == 0 ? outputs : own);
+      const RankMove& made = prepared_.emplace_back(prepare(move, group.size(), group.rank()));
+      std::vector<std::byte*> places(made.memory.size());
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        if (outputs == nullptr || prepared_.size() % 2 != 0) continue;
+        if (!is_output(made, i) || !may_be_symmetric(made.move.kind)) continue;
+        places[i] = std::exchange(outputs, outputs + made.memory[i].before.size());
+      }
+      const auto call = [&made, stream = gpu.stream()](const Group& of, const ComparedCalls::At& at) {
+        const auto address = [&](const Memory& memory) {
+          const bool counts = &memory == &made.counts;
+          return at(counts ? made.memory.size() : static_cast<std::size_t>(&memory - made.memory.data()));
+        };
+        issue(of, made, address, stream);
+      };
+      moves_.emplace_back(gpu, std::vector<Stretches>{stretches_of(made)}, call, places);
     }
   }
 
-  void call(std::size_t choice) const { moves_[choice % moves_.size()].enqueue(group_, wrong_); }
+  void call(std::size_t choice) const { moves_[choice % moves_.size()].enqueue(group_, 0, wrong_.count()); }
 
   // Waits for the stream.
-  void expect_right(GpuRank& gpu) const {
-    auto* const wrong = reinterpret_cast<unsigned long long*>(gpu.host_memory(sizeof(*wrong_)));
-    check_cuda(cudaMemcpyAsync(wrong, wrong_, sizeof(*wrong), cudaMemcpyDeviceToHost, gpu.stream()), "download");
-    gpu.synchronize();
-    group_.check();
-    ensure(*wrong == 0, fmt::format("{} bytes are not as they should be", *wrong));
-  }
+  void expect_right() const { wrong_.expect_none(group_); }
 
  private:
   Group group_;
-  unsigned long long* wrong_;
+  WrongBytes wrong_;
   std::deque<RankMove> prepared_;  // moves_ refer to them
-  std::vector<ComparedMove> moves_;
+  std::vector<ComparedCalls> moves_;
 };
 
 // Messages longer than 256 bytes flow in chunks.
@@ -121,7 +79,7 @@ TEST_P(GpuGatherMixes, AThousandCallsOfEveryKindWithRandomDelays) {
       mix.call(choices());
       if (world.shared()) gpu.synchronize();  // a call is several launches: see kMostAhead
     }
-    mix.expect_right(gpu);
+    mix.expect_right();
   }));
 }
 
@@ -146,7 +104,7 @@ TEST_P(GpuGatherMixes, TwoGraphsBetweenEagerCalls) {
       if (choice % 3 == 2) mix.call(choice / 3);
       if (world.shared()) gpu.synchronize();
     }
-    mix.expect_right(gpu);
+    mix.expect_right();
   }));
 }
 
@@ -166,8 +124,8 @@ TEST_P(GpuGatherMixes, AttentionGroupsAtTheSameTime) {
       (choice % 8 == 0 ? together : apart).call(choice / 8);
       if (world.shared()) gpu.synchronize();  // a call is several launches: see kMostAhead
     }
-    together.expect_right(gpu);
-    apart.expect_right(gpu);
+    together.expect_right();
+    apart.expect_right();
   }));
 }
 

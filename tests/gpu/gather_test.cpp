@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <random>
+#include <set>
 
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/gpu_side.hpp"
@@ -237,15 +238,19 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherGraphs,
                                           testing::Values(Padding::max, Padding::per_rank)));
 
 // Each rank captures its own capacity. Two graphs and eager calls take turns, with new counts and given slots each
-// time.
+// time: gathers and scatters, and crossings of pairs and of all ranks.
 TEST_P(GpuGatherGraphs, OneForEveryBatch) {
   const int ranks = std::get<0>(GetParam());
   const Padding padding = std::get<1>(GetParam());
-  GpuWorld& world = lasting_gpu_world(ranks);
-  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    gather_and_scatter_every_batch(GpuSide(world, gpu, communicator), ranks, rank,
-                                   {.padding = padding, .widths = {7168, 56, 3}, .turns = 60});
-  }));
+  for (GpuWorld* world : {&lasting_gpu_world(ranks), &lasting_gpu_world(ranks, small_gpu_slots)}) {
+    expect_all_well(run_gpu_world(*world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      for (const int group_ranks : std::set{0, ranks % 2 == 0 ? 2 : 0, ranks}) {
+        gpu.reset();
+        const Batches batches{.padding = padding, .widths = {3584, 56, 3}, .turns = 40, .group_ranks = group_ranks};
+        gather_and_scatter_every_batch(GpuSide(*world, gpu, communicator), ranks, rank, batches);
+      }
+    }));
+  }
 }
 
 TEST_P(GpuGather, AThousandCallsBackToBack) {

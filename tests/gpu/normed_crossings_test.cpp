@@ -1,11 +1,15 @@
-// Crossings with residual and norm on GPU ranks: the CPU tests' cases, long ones on grids that differ, and one graph
-// for every batch.
+// Crossings with residual and norm on GPU ranks: the CPU tests' cases, long ones on grids that differ, graphs for every
+// batch, and many calls back to back.
 #include <gtest/gtest.h>
 
+#include <deque>
+
+#include "gpu/support/compared.hpp"
 #include "gpu/support/every_batch.hpp"
 #include "gpu/support/gpu_normed_crossing.hpp"
-#include "gpu/support/graph.hpp"
+#include "gpu/support/gpu_side.hpp"
 #include "support/ranks.hpp"
+#include "support/turn_cases.hpp"
 #include "team/team.hpp"
 #include "tuning/buffer_sizes.hpp"
 
@@ -67,7 +71,25 @@ TEST_P(GpuNormedCrossings, LongOnesInParts) {
   }));
 }
 
-// A graph that was captured once finds other counts at each replay: no rows, a few, and as many as it has room for.
+// Capacities are each rank's own, so ranks choose kernels that differ. Two graphs and eager calls take turns, with new
+// counts each time.
+TEST_P(GpuNormedCrossings, TwoGraphsForEveryBatch) {
+  const int ranks = GetParam();
+  for (const bool one_rank_fits : {true, false}) {
+    GpuWorld world = make_gpu_world(ranks, NormedTurns{ranks, 1, one_rank_fits}.config(gpu_config()));
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      for (int group_ranks = 1; group_ranks <= ranks; ++group_ranks) {
+        if (ranks % group_ranks != 0) continue;
+        gpu.reset();
+        NormedTurns{ranks, group_ranks, one_rank_fits}.take(
+            GpuSide(world, gpu, communicator), rank,
+            [&](const RankNormedCrossing& largest) { return GpuNormedCrossing(gpu, largest); });
+      }
+    }));
+  }
+}
+
+// A graph that was captured once for rows of a model: none, a few, and as many as it has room for.
 TEST_P(GpuNormedCrossings, OneGraphForEveryBatch) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
@@ -94,34 +116,36 @@ TEST_P(GpuNormedCrossings, OneGraphForEveryBatch) {
   }));
 }
 
-// Calls of all kinds behind each other with nothing between them, and ranks that are late by chance.
+// Calls of all kinds behind each other with nothing between them but their inputs, which change.
 TEST_P(GpuNormedCrossings, ManyCallsBackToBack) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     gpu.reset();
-    std::vector<RankNormedCrossing> prepared;
+    std::deque<RankNormedCrossing> prepared;
+    std::vector<ComparedCalls> calls;
     for (const bool gathers : {true, false}) {
       for (const int group_ranks : {1, ranks}) {
-        NormedCrossing c{.gathers = gathers,
-                         .counts = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), 2),
-                         .group_ranks = group_ranks,
-                         .norm = {.hidden = 2048, .seed = static_cast<std::uint32_t>(prepared.size())}};
-        c.counts.front() = 0;
-        c.norm.launch = world.launch(c.norm.seed);
-        prepared.push_back(prepare(c, ranks, rank));
+        std::vector<Stretches> contents;
+        const std::size_t first = prepared.size();
+        for (int content = 0; content < 3; ++content) {
+          NormedCrossing c{.gathers = gathers,
+                           .counts = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), 2),
+                           .group_ranks = group_ranks,
+                           .padding = Padding::fixed,
+                           .slot_rows = 2,
+                           .norm = {.hidden = 2048, .seed = static_cast<std::uint32_t>(prepared.size())}};
+          c.counts[static_cast<std::size_t>(content % ranks)] = content == 0 ? 2 : content - 1;
+          c.norm.launch = world.launch(c.norm.seed);
+          contents.push_back(stretches_of(prepared.emplace_back(prepare(c, ranks, rank))));
+        }
+        calls.emplace_back(gpu, contents,
+                           [&of = prepared[first], stream = gpu.stream()](const Group& group, const auto& at) {
+                             issue(group, of, at, stream);
+                           });
       }
     }
-    std::vector<GpuNormedCrossing> calls;
-    calls.reserve(prepared.size());
-    for (const RankNormedCrossing& one : prepared) calls.emplace_back(gpu, one);
-    for (int turn = 0; turn < 250; ++turn) {
-      if ((turn + rank) % 50 == 0) gpu.synchronize();
-      for (GpuNormedCrossing& call : calls) call.call(communicator);
-    }
-    gpu.synchronize();
-    communicator.check();
-    for (std::size_t i = 0; i < calls.size(); ++i) calls[i].check(prepared[i]);
+    make_back_to_back(world, communicator, gpu, 250, calls);
   }));
 }
 

@@ -1,52 +1,17 @@
-// Searches for the largest numbers on GPU ranks: the CPU tests' cases, vocabularies, and graphs.
+// Searches for the largest numbers on GPU ranks: the CPU tests' cases, vocabularies, graphs for every
+// batch, and many calls back to back.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <deque>
 
-#include "gpu/support/gpu_world.hpp"
-#include "gpu/support/graph.hpp"
-#include "support/top_k.hpp"
+#include "gpu/support/compared.hpp"
+#include "gpu/support/gpu_side.hpp"
+#include "gpu/support/gpu_top_k.hpp"
+#include "support/ranks.hpp"
+#include "support/turn_cases.hpp"
 
 namespace weft::test {
 namespace {
-
-class GpuTopK {
- public:
-  GpuTopK(GpuRank& gpu, const PreparedTopK& prepared)
-      : gpu_(gpu),
-        prepared_(prepared),
-        host_(gpu.host_memory(prepared.input.size() + outputs())),
-        input_(gpu.device_memory(prepared.input.size())),
-        output_(gpu.device_memory(outputs())) {
-    fill(prepared);
-  }
-  void fill(const PreparedTopK& prepared) {
-    std::ranges::copy(prepared.input, host_);
-    copy(input_, host_, prepared.input.size(), cudaMemcpyHostToDevice);
-    detail::check_cuda(cudaMemsetAsync(output_, 0xa5, outputs(), gpu_.stream()), "cudaMemset");
-    gpu_.synchronize();
-  }
-  void call(const Group& group) {
-    top_k_columns(group, arguments_of(prepared_, input_, output_, output_ + values(), gpu_.stream()));
-  }
-  // Waits, and throws if anything is wrong.
-  void check(const PreparedTopK& prepared) {
-    copy(host_, output_, outputs(), cudaMemcpyDeviceToHost);
-    gpu_.synchronize();
-    expect_largest(prepared, {host_, prepared.values.size()}, {host_ + values(), prepared.indices.size()});
-  }
-
- private:
-  std::size_t values() const { return (prepared_.values.size() + 15) / 16 * 16; }
-  std::size_t outputs() const { return values() + prepared_.indices.size() + 16; }
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind) {
-    detail::check_cuda(cudaMemcpyAsync(to, from, bytes, kind, gpu_.stream()), "copy of rows");
-  }
-
-  GpuRank& gpu_;
-  const PreparedTopK& prepared_;
-  std::byte *host_, *input_, *output_;
-};
 
 class GpuTopKSearches : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuTopKSearches, testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})));
@@ -76,22 +41,40 @@ TEST_P(GpuTopKSearches, FindTheLargest) {
   }
 }
 
-TEST(GpuTopKGraphs, FindNewNumbers) {
-  GpuWorld& world = lasting_gpu_world(2);
+// Two graphs and eager calls take turns, with new numbers each time.
+TEST_P(GpuTopKSearches, TwoGraphsForEveryBatch) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     gpu.reset();
-    TopKCase c{.rows = 17, .shard = 5'000, .k = 20, .numbers = Numbers::rising};
-    const PreparedTopK first = prepare(c, 2, rank);
-    GpuTopK search(gpu, first);
-    const Graph graph(gpu, [&] { search.call(communicator); });
-    for (const Numbers numbers : {Numbers::ties, Numbers::any, Numbers::falling, Numbers::special, Numbers::crowded}) {
-      c.numbers = numbers;
-      const PreparedTopK next = prepare(c, 2, rank);
-      search.fill(next);
-      graph.launch(gpu.stream());
-      search.check(next);
+    take_turns_with_top_k(GpuSide(world, gpu, communicator), ranks, rank,
+                          [&](const PreparedTopK& largest) { return GpuTopK(gpu, largest); });
+  }));
+}
+
+// Behind each other with nothing between them but their inputs, which change.
+TEST_P(GpuTopKSearches, ManyCallsBackToBack) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    gpu.reset();
+    std::deque<PreparedTopK> prepared;
+    std::vector<ComparedCalls> calls;
+    for (TopKCase c : {TopKCase{.rows = 1, .shard = 2'000, .k = 1}, TopKCase{.rows = 7, .shard = 300, .k = 20},
+                       TopKCase{.rows = 40, .shard = 77, .k = 2, .type = DataType::f32}}) {
+      std::vector<Stretches> contents;
+      const std::size_t first = prepared.size();
+      for (const Numbers numbers : {Numbers::any, Numbers::ties, Numbers::crowded}) {
+        c.numbers = numbers;
+        c.launch = world.launch();
+        contents.push_back(stretches_of(prepared.emplace_back(prepare(c, ranks, rank))));
+      }
+      calls.emplace_back(gpu, contents,
+                         [&of = prepared[first], stream = gpu.stream()](const Group& group, const auto& at) {
+                           top_k_columns(group, arguments_of(of, at(0), at(1), at(2), stream));
+                         });
     }
-    communicator.check();
+    make_back_to_back(world, communicator, gpu, 300, calls);
   }));
 }
 

@@ -323,6 +323,7 @@ HostColumns::HostColumns(const PreparedColumns& first)
 void HostColumns::fill(const PreparedColumns& next) {
   copy_bytes(next.input, input_.span());
   copy_bytes(next.output, output_.span());
+  std::ranges::copy(numbers_of(next.c), numbers_.begin());  // recordings keep the address
 }
 void HostColumns::call(const Group& group) {
   make_column_call(group, first_, {input_.span().data(), output_.span().data(), numbers_.data(), nullptr});

@@ -75,7 +75,7 @@ std::vector<std::int32_t> numbers_of(const ColumnCase& c);
 void expect_columns(const PreparedColumns& prepared, std::span<const std::byte> output);
 
 // A rank's memory on the host: made once; filled, used and checked any number of times. Other cases may differ only in
-// the seed.
+// the seed and in counts of as many rows.
 class HostColumns {
  public:
   explicit HostColumns(const PreparedColumns& first);

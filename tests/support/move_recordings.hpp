@@ -4,7 +4,8 @@
 //   Moved                    a rank's memory for a move: HostMove or GpuMove
 //   moved(largest)           makes one, its outputs where those of this side lie
 //   record(body)             keeps the calls that `body` makes; replay() makes them again
-//   run(now, used)           makes the call of `now`, which `used` has memory for, eagerly, and checks it
+//   run(now, used)           makes the call of `now`, which `used` has memory for, eagerly, and checks it; also for
+//                            calls of other kinds than moves
 //   make(group, what)        makes a move or an all-reduce in memory of its own, and checks it
 //   launch(seed)             the grid of a move
 //   check()                  throws the fault of replays, if there was one
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "support/move_mixes.hpp"
+#include "support/turns.hpp"
 #include "weft/recording.hpp"
 
 namespace weft::test {
@@ -37,6 +39,12 @@ class HostSide {
   void replay(const Recording& recording) const { recording.replay(); }
   // In memory of its own, which is no larger than it has to be.
   void run(const RankMove& now, HostMove&) const { run_on_cpu_rank(communicator_, now.move, outputs_); }
+  template <class Prepared, class Used>
+  void run(const Prepared& now, Used&) const {
+    Used own(now);
+    own.call(communicator_);
+    own.check(now);
+  }
   void make(const Group& group, const Move& move) const { run_on_cpu_rank(group, move, outputs_); }
   void make(const Group& group, const Prepared& prepared) const { run_on_cpu_rank(group, prepared, group.rank()); }
   Launch launch(std::uint32_t) const { return {}; }
@@ -84,34 +92,13 @@ void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, const
                               ranks),
                    ranks, rank);
   };
-  const std::vector<std::int32_t> most = captured_counts(ranks, rank);
-  const RankMove gather = move(there, most, 1), scatter = move(back, most, 2);
-  typename Side::Moved gathering = side.moved(gather), scattering = side.moved(scatter), both = side.moved(gather);
-  const auto first = side.record([&] { gathering.call(side.communicator()); });
-  const auto second = side.record([&] {
-    scattering.call(side.communicator());
-    both.call(side.communicator());
-  });
-  std::mt19937 random(3);
-  for (std::uint32_t turn = 0; turn < batches.turns; ++turn) {
-    const std::vector<std::int32_t> counts = any_counts(random, ranks);
-    const auto choice = random() % 3;
-    const RankMove now = move(there, counts, turn), sum = move(back, counts, turn);
-    if (choice == 0) {
-      gathering.fill(now);
-      side.replay(first);
-      gathering.check(now);
-    } else if (choice == 1) {
-      scattering.fill(sum);
-      both.fill(now);
-      side.replay(second);
-      scattering.check(sum);
-      both.check(now);
-    } else {
-      side.run(now, both);
-    }
-    side.check();
-  }
+  take_turns(
+      side, batches.turns, [&](const RankMove& largest) { return side.moved(largest); },
+      [&](std::uint32_t kind) { return move(kind == 0 ? there : back, captured_counts(ranks, rank), 1 + kind); },
+      [&](std::uint32_t kind, std::uint32_t turn) {
+        std::mt19937 random(turn);
+        return move(kind == 0 ? there : back, any_counts(random, ranks), turn);
+      });
 }
 
 // Gathers of three widths, two of them recorded, whose outputs all begin at one place of symmetric memory.

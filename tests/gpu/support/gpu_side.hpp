@@ -23,7 +23,8 @@ class GpuSide {
   }
   void replay(const Graph& graph) const { graph.launch(gpu_.stream()); }
   // In the memory that there is: a rank's memory is taken once.
-  void run(const RankMove& now, GpuMove& used) const {
+  template <class Prepared, class Used>
+  void run(const Prepared& now, Used& used) const {
     used.fill(now);
     used.call(communicator_);
     used.check(now);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "comm/state.hpp"
+#include "support/columns.hpp"
 #include "support/move_mixes.hpp"
 #include "support/normed_crossings.hpp"
 #include "support/norms.hpp"
@@ -108,17 +109,9 @@ TEST(AnyTable, GivesTheSameBits) {
   std::vector<std::set<std::string>> served(sums.size() + norms.size());  // by the algorithms of all tables
   for (std::uint32_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(fmt::format("tables of seed {}", seed));
-    std::vector<TuningStep> of_norms = random_steps(100 + seed, 12);
-    for (TuningStep& step : of_norms) {
-      if (step.algorithm == Algorithm::pipelined) step.algorithm = Algorithm::two_shot;
-    }
     const std::vector<TuningTable> tables{
         {.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = random_steps(seed, 12)},
-        {.processor = {"CPU"},
-         .ranks = ranks,
-         .operation = detail::TunedOperation::all_reduce_rms_norm,
-         .origin = "measured",
-         .steps = of_norms}};
+        table_of_norms(steps_of_norms(seed), ranks)};
     const Config config = with_tables(cpu_config(), tables, fmt::format("any-table.{}", seed));
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
       const auto note = [&](std::size_t call) {
@@ -139,7 +132,7 @@ TEST(AnyTable, GivesTheSameBits) {
   EXPECT_GT(several, std::ssize(served) / 2) << "most calls had one algorithm under all tables";
 }
 
-// The same for gathers, scatters and crossings, whose references know nothing of a way either.
+// The same for gathers, scatters, crossings and columns, whose references know nothing of a way either.
 TEST(AnyTable, GivesMovesTheSameBits) {
   constexpr int ranks = 4;
   const std::vector<Move> moves = random_moves(60, ranks, 33);
@@ -151,6 +144,7 @@ TEST(AnyTable, GivesMovesTheSameBits) {
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
       for (const Move& move : moves) run_on_cpu_rank(communicator, move);
       for (const NormedCrossing& crossing : normed) run_on_cpu_rank(communicator, crossing);
+      for (const ColumnCase& c : few_column_cases(ranks)) run_on_cpu_rank(communicator, c);
     }));
   }
 }

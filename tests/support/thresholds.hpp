@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "support/cases.hpp"
@@ -61,6 +62,21 @@ inline std::vector<detail::TuningTable> random_move_tables(int ranks, std::uint3
   for (const detail::TunedKind& kind : detail::kTunedBySize)
     if (kind.is_move()) tables.push_back(random_move_table(kind.operation, ranks, seed));
   return tables;
+}
+
+// Steps of a norm, which has no more than two ways; and their table.
+inline std::vector<detail::TuningStep> steps_of_norms(std::uint32_t seed) {
+  std::vector<detail::TuningStep> steps = random_steps(100 + seed, 12);
+  for (detail::TuningStep& step : steps)
+    if (step.algorithm == Algorithm::pipelined) step.algorithm = Algorithm::two_shot;
+  return steps;
+}
+inline detail::TuningTable table_of_norms(std::vector<detail::TuningStep> steps, int ranks) {
+  return {.processor = {"CPU"},
+          .ranks = ranks,
+          .operation = detail::TunedOperation::all_reduce_rms_norm,
+          .origin = "measured",
+          .steps = std::move(steps)};
 }
 
 inline Algorithm algorithm_for(const std::vector<detail::TuningStep>& steps, DataType type, std::size_t bytes) {

@@ -50,7 +50,7 @@ struct AllReduceRmsNormArgs {
   const void* gamma = nullptr;      // [hidden] of `type`, or of f32, aligned to 16 bytes
   void* output = nullptr;           // normed rows of `type`; may be null if fp8 is made
   Fp8Output fp8 = {};
-  std::size_t tokens = 0;  // up to 2^31, 0 included; the same on every rank
+  std::size_t tokens = 0;  // up to 2^31; 0: tensors of rows may be null, on every rank; the same on every rank
   std::size_t hidden = 0;  // a multiple of 8, up to 65,536; the same on every rank
   std::size_t input_stride = 0, residual_stride = 0, residual_output_stride = 0, output_stride = 0;
   DataType type = DataType::bf16;              // or f16
@@ -86,12 +86,16 @@ void all_reduce_rms_norm(const Group& group, const AllReduceRmsNormArgs& args);
 // A crossing (weft/crossings.hpp) whose sums are normed on the way. A rank owns a *shard* of its group's rows: it alone
 // has their residual, and keeps the new one. Everything but the shard's tensors is as in CrossingArgs, and all
 // tensors have the alignment and the strides of AllReduceRmsNormArgs.
+//
+// Null says of `residual`, `output` and `fp8.rows` that no rank has the tensor; ranks compare that. A rank that has no
+// rows of a tensor which others have gives any other address, such as γ's: nothing is read or written there. Its
+// `input`, `residual_output` and scales may be null. (An empty torch tensor's address is null; weft.torch sees to it.)
 struct CrossingRmsNormArgs {
   const void* input = nullptr;      // gather: this group's rows; scatter: all slots. Partial sums
-  const void* residual = nullptr;   // this rank's shard; null, on every rank: there is none
+  const void* residual = nullptr;   // this rank's shard; null: no rank has one
   void* residual_output = nullptr;  // this rank's shard; may be `residual`, with the same stride
   const void* gamma = nullptr;      // [hidden] of `type`, or of f32
-  void* output = nullptr;           // gather: all slots; scatter: this group's rows. Null if only fp8 is made
+  void* output = nullptr;           // gather: all slots; scatter: this group's rows. Null: all make fp8 alone
   Fp8Output fp8 = {};               // rows and scales of the same tokens as `output`
   std::size_t hidden = 0;           // a multiple of 8, up to 65,536; the same on every rank
   std::size_t input_stride = 0, residual_stride = 0, residual_output_stride = 0, output_stride = 0;

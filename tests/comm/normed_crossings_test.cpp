@@ -225,6 +225,83 @@ TEST(NormedCrossingArguments, DifferentCallsAreFound) {
   }
 }
 
+// The last ranks have no tokens, and null where that is allowed. `other`: what stands for tensors that others have.
+// Counts are of shards in groups of two: the first group has a row or two, the second has none.
+struct Idle {
+  struct alignas(16) Memory {
+    std::byte bytes[8192] = {};
+  };
+  Memory memory;
+  std::int32_t rows[4] = {1, 1, 0, 0};
+
+  CrossingRmsNormArgs arguments(bool gathers, int rank, bool other) {
+    std::byte* const at = memory.bytes;
+    const bool idle = rank >= 2;
+    CrossingRmsNormArgs args{.input = at,
+                             .residual = at + 1024,
+                             .residual_output = at + 2048,
+                             .gamma = at + 3072,
+                             .output = at + 4096,
+                             .fp8 = {.rows = at + 5120, .scales = at + 6144},
+                             .hidden = 128,
+                             .group_ranks = 2,
+                             .counts = {.rows = rows},
+                             .input_rows = 2,
+                             .shard_rows = 1,
+                             .output_rows = 2};
+    if (!idle) return args;
+    const std::byte* const instead = other ? at + 3072 : nullptr;
+    args.shard_rows = 0;
+    args.residual = instead;
+    args.residual_output = nullptr;
+    if (gathers) {
+      args.input_rows = 0;
+      args.input = nullptr;
+      return args;
+    }
+    args.output_rows = 0;
+    args.output = const_cast<std::byte*>(instead);
+    args.fp8.rows = const_cast<std::byte*>(instead);
+    args.fp8.scales = nullptr;
+    return args;
+  }
+};
+
+TEST(NormedCrossingArguments, ARankWithoutRowsHasAnyAddressForWhatOthersHave) {
+  for (const bool gathers : {true, false}) {
+    expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+      Idle idle;
+      const CrossingRmsNormArgs args = idle.arguments(gathers, rank, true);
+      (gathers ? gather_sums_rms_norm : scatter_sums_rms_norm)(communicator, args);
+      const bool gets = gathers || rank < 2;
+      const auto written = [&](std::size_t at) { return idle.memory.bytes[at] != std::byte{0}; };
+      ensure(written(6144 + 3) == gets, "scales are those of other ranks' rows");
+      for (std::size_t at = 3072; at < 4096; ++at) ensure(!written(at), "something was written to the other address");
+    }));
+  }
+}
+
+// A null residual says that there is none. Ranks that think otherwise learn which of them does.
+TEST(NormedCrossingArguments, NullSaysThatNoRankHasTheTensor) {
+  const auto gathered = run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+    Idle idle;
+    gather_sums_rms_norm(communicator, idle.arguments(true, rank, false));
+  });
+  bool named = false;
+  for (const Ending& ending : gathered) {
+    expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "a residual");
+    named = named || ending.what.find("without a residual") != std::string::npos;
+  }
+  EXPECT_TRUE(named) << gathered[0].what;
+  const auto scattered = run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+    Idle idle;
+    scatter_sums_rms_norm(communicator, idle.arguments(false, rank, false));
+  });
+  for (std::size_t rank = 2; rank < 4; ++rank)
+    expect_says(scattered[rank].what,
+                "output: null, and no fp8.rows either; a rank without rows gives any other address");
+}
+
 TEST(NormedCrossingArguments, ErrorsNameTheValueAndTheRange) {
   struct alignas(16) Memory {
     std::byte bytes[4096];

@@ -332,6 +332,14 @@ TEST(RmsNormArguments, DifferentCallsAreFound) {
 }
 
 // Ranks may differ in arguments that the call does not use.
+TEST(RmsNormArguments, NoTokensNeedNoTensors) {
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
+    alignas(16) std::byte gamma[128] = {};
+    all_reduce_rms_norm(communicator, {.gamma = gamma, .hidden = 64});
+    all_reduce_rms_norm(communicator, {.gamma = gamma, .fp8 = {.rows = gamma}, .hidden = 64});
+  }));
+}
+
 TEST(RmsNormArguments, TypesAndFloorsOfNoScalesAreNotCompared) {
   for (const bool fp8 : {false, true}) {
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {

@@ -35,8 +35,13 @@ struct ShardLayout {
     return rows;
   }
 };
-ShardLayout layout_of(const NormedCrossing& c) {
-  const std::vector<std::size_t> rows(c.counts.begin(), c.counts.end());
+ShardLayout layout_of(const NormedCrossing& c, int ranks) {
+  std::vector<std::size_t> rows(c.counts.begin(), c.counts.end());
+  if (c.sharding != Sharding::none) {
+    const std::size_t shared = rows.at(0), n = static_cast<std::size_t>(ranks);
+    rows.resize(n);
+    for (std::size_t rank = 0; rank < n; ++rank) rows[rank] = oracle::part_of(shared, n, rank, c.sharding).size;
+  }
   return {oracle::places_of(rows, c.padding, c.slot_rows, c.slots), static_cast<std::size_t>(c.group_ranks)};
 }
 
@@ -72,13 +77,13 @@ NormResult shard_of(const NormedCrossing& c, const ShardLayout& layout, std::siz
 }  // namespace
 
 std::string describe(const NormedCrossing& c) {
-  return fmt::format("{} in groups of {}, counts {}, {} slots of {}, {} spare rows: {}",
-                     c.gathers ? "gather" : "scatter", c.group_ranks, fmt::join(c.counts, " "), name(c.padding),
-                     c.slot_rows, c.spare_rows, describe(c.norm));
+  return fmt::format("{} in groups of {}, counts {} shared {}, {} slots of {}, {} spare rows: {}",
+                     c.gathers ? "gather" : "scatter", c.group_ranks, fmt::join(c.counts, " "), name(c.sharding),
+                     name(c.padding), c.slot_rows, c.spare_rows, describe(c.norm));
 }
 
 RankNormedCrossing prepare(const NormedCrossing& c, int ranks, int rank) {
-  const ShardLayout layout = layout_of(c);
+  const ShardLayout layout = layout_of(c, ranks);
   const auto me = static_cast<std::size_t>(rank);
   const std::size_t whole = oracle::rows_of(layout.places), spare = c.spare_rows;
   RankNormedCrossing made{.of = c,
@@ -188,34 +193,41 @@ void issue(const Group& group, const RankNormedCrossing& prepared,
       arguments({.norm = c.norm, .memory = {}}, [&](NormTensor tensor) { return address(tensor); });
   const auto* const numbers = reinterpret_cast<const std::int32_t*>(
       c.counts_on_host ? prepared.counts.before.data() + kGuard : address(kNormTensors) + kGuard);
-  const CrossingRmsNormArgs args{
-      .input = norm.input,
-      .residual = norm.residual,
-      .residual_output = norm.residual_output,
-      .gamma = norm.gamma,
-      .output = norm.output,
-      .fp8 = norm.fp8,
-      .hidden = norm.hidden,
-      .input_stride = norm.input_stride,
-      .residual_stride = norm.residual_stride,
-      .residual_output_stride = norm.residual_output_stride,
-      .output_stride = norm.output_stride,
-      .type = norm.type,
-      .epsilon = norm.epsilon,
-      .gamma_plus_one = norm.gamma_plus_one,
-      .gamma_f32 = norm.gamma_f32,
-      .group_ranks = static_cast<std::size_t>(c.group_ranks),
-      .counts = {.rows = numbers,
-                 .padding = c.padding,
-                 .slot_rows = c.slot_rows,
-                 .slots = c.padding == Padding::per_rank ? numbers + c.counts.size() : nullptr,
-                 .on_host = c.counts_on_host},
-      .input_rows = prepared.input_rows,
-      .shard_rows = prepared.shard_rows,
-      .output_rows = prepared.output_rows,
-      .stream = stream,
-      .tag = norm.tag,
-      .launch = norm.launch};
+  CrossingRmsNormArgs args{.input = norm.input,
+                           .residual = norm.residual,
+                           .residual_output = norm.residual_output,
+                           .gamma = norm.gamma,
+                           .output = norm.output,
+                           .fp8 = norm.fp8,
+                           .hidden = norm.hidden,
+                           .input_stride = norm.input_stride,
+                           .residual_stride = norm.residual_stride,
+                           .residual_output_stride = norm.residual_output_stride,
+                           .output_stride = norm.output_stride,
+                           .type = norm.type,
+                           .epsilon = norm.epsilon,
+                           .gamma_plus_one = norm.gamma_plus_one,
+                           .gamma_f32 = norm.gamma_f32,
+                           .group_ranks = static_cast<std::size_t>(c.group_ranks),
+                           .counts = {.rows = numbers,
+                                      .sharding = c.sharding,
+                                      .padding = c.padding,
+                                      .slot_rows = c.slot_rows,
+                                      .slots = c.padding == Padding::per_rank ? numbers + c.counts.size() : nullptr,
+                                      .on_host = c.counts_on_host},
+                           .input_rows = prepared.input_rows,
+                           .shard_rows = prepared.shard_rows,
+                           .output_rows = prepared.output_rows,
+                           .stream = stream,
+                           .tag = norm.tag,
+                           .launch = norm.launch};
+  // Tensors without rows are null, or another address if null would say that no rank has them.
+  const auto instead = [&](auto*& tensor) {
+    if (tensor != nullptr) tensor = const_cast<void*>(args.gamma);
+  };
+  if (prepared.input_rows == 0) args.input = nullptr;
+  if (prepared.shard_rows == 0) instead(args.residual), args.residual_output = nullptr;
+  if (prepared.output_rows == 0) instead(args.output), instead(args.fp8.rows), args.fp8.scales = nullptr;
   (c.gathers ? gather_sums_rms_norm : scatter_sums_rms_norm)(group, args);
 }
 
@@ -256,34 +268,40 @@ std::vector<NormedCrossing> normed_crossings_of_every_shape(int ranks) {
   std::vector<NormedCrossing> all;
   // The mixed norms' outputs, casts, fills, gaps and widths.
   std::vector<Norm> norms = mixed_norms(97, static_cast<std::uint32_t>(40 + ranks));
+  const auto add = [&](bool gathers, int group_ranks, const std::vector<std::int32_t>& counts, Sharding sharding) {
+    for (const SlotChoice& padding : kSlots) {
+      const std::size_t number = all.size();
+      Norm norm = norms[number % norms.size()];
+      norm.output_in_place = false;
+      norm.seed += static_cast<std::uint32_t>(number);
+      const Move slots = with_slots({.kind = Kind::gather_sums,
+                                     .counts = counts,
+                                     .sharding = sharding,
+                                     .padding = padding.kind,
+                                     .slot_rows = padding.rows,
+                                     .group_ranks = group_ranks,
+                                     .seed = norm.seed},
+                                    ranks);
+      all.push_back({.gathers = gathers,
+                     .counts = counts,
+                     .sharding = sharding,
+                     .group_ranks = group_ranks,
+                     .padding = padding.kind,
+                     .slot_rows = slots.slot_rows,
+                     .slots = slots.slots,
+                     .spare_rows = number % 3,
+                     .counts_on_host = number % 7 == 0,  // of every kind of slot
+                     .norm = norm});
+    }
+  };
   for (const bool gathers : {true, false}) {
     for (int group_ranks = 1; group_ranks <= ranks; ++group_ranks) {
       if (ranks % group_ranks != 0) continue;
-      for (const auto& counts : shapes_of(ranks, group_ranks)) {
-        for (const SlotChoice& padding : kSlots) {
-          const std::size_t number = all.size();
-          Norm norm = norms[number % norms.size()];
-          norm.output_in_place = false;
-          norm.seed += static_cast<std::uint32_t>(number);
-          const Move slots = with_slots({.kind = Kind::gather_sums,
-                                         .counts = counts,
-                                         .padding = padding.kind,
-                                         .slot_rows = padding.rows,
-                                         .group_ranks = group_ranks,
-                                         .seed = norm.seed},
-                                        ranks);
-          all.push_back({.gathers = gathers,
-                         .counts = counts,
-                         .group_ranks = group_ranks,
-                         .padding = padding.kind,
-                         .slot_rows = slots.slot_rows,
-                         .slots = slots.slots,
-                         .spare_rows = number % 3,
-                         .counts_on_host = number % 5 == 0,
-                         .norm = norm});
-        }
-      }
+      for (const auto& counts : shapes_of(ranks, group_ranks)) add(gathers, group_ranks, counts, Sharding::none);
     }
+    // Shards of the same rows: the scatter is a reduce-scatter with a norm, whose output is the shard alone.
+    for (const Sharding sharding : {Sharding::balanced, Sharding::ceil})
+      for (const std::int32_t rows : {0, 1, ranks + 1, 3 * ranks + 2}) add(gathers, 1, {rows}, sharding);
   }
   return all;
 }

@@ -18,6 +18,7 @@ namespace weft::test {
 struct NormedCrossing {
   bool gathers = true;
   std::vector<std::int32_t> counts;
+  Sharding sharding = Sharding::none;  // else ranks share counts[0], in groups of one
   int group_ranks = 1;
   Padding padding = Padding::none;
   std::size_t slot_rows = 0;

@@ -57,6 +57,7 @@ typedef struct weft_all_reduce_rms_norm_args {
 weft_code weft_all_reduce_rms_norm_args_init(weft_all_reduce_rms_norm_args* args, size_t size);
 weft_code weft_all_reduce_rms_norm(const weft_group* group, const weft_all_reduce_rms_norm_args* args);
 
+// A rank without rows gives `residual`, `output` and `fp8->rows` any address but null, if other ranks have the tensor.
 typedef struct weft_crossing_rms_norm_args {
   size_t size;
   const void* input;

@@ -85,18 +85,18 @@ void check_fp8(const GroupState& group, const NormArguments& args) {
   require(stride >= args.hidden, "fp8.stride: {} bytes from row to row are less than the {} bytes of a row", stride,
           args.hidden);
   check_extent(group, fp8_extent(args));
+  const std::size_t rows = args.output.rows;
   const auto check_scales = [&](const char* name, const void* data, std::size_t alignment) {
     require(data != nullptr, "{}: null, with scaling {}", name, weft::name(fp8.scaling));
     check_aligned(name, data, alignment);
     check_buffer(group, name, data);
   };
   if (fp8.scaling == Fp8Scaling::fixed) return check_scales("fp8.scale", fp8.scale, alignof(float));
-  check_scales("fp8.scales", fp8.scales, fp8.scale_type == ScaleType::f32 ? alignof(float) : 1);
+  if (rows != 0) check_scales("fp8.scales", fp8.scales, fp8.scale_type == ScaleType::f32 ? alignof(float) : 1);
   require(fp8.scaling == Fp8Scaling::per_token || args.hidden % kScaleColumns == 0,
           "hidden: {} is not a multiple of {}, and scales are per 128 columns", args.hidden, kScaleColumns);
   constexpr std::size_t most = std::size_t{1} << 40;
   const ScaleStrides strides = scale_strides(args);
-  const std::size_t rows = args.output.rows;
   require(strides.token <= most / std::max<std::size_t>(rows, 1) && strides.group <= most / groups_of(args),
           "fp8.scale_token_stride, scale_group_stride: {} and {} lead past 2^40 scales", fp8.scale_token_stride,
           fp8.scale_group_stride);
@@ -143,7 +143,8 @@ void check_norm_values(const NormArguments& args) {
 }
 
 void check_norm_tensors(const GroupState& group, const NormArguments& args) {
-  require(args.output.data != nullptr || args.fp8.rows != nullptr, "output: null, and no fp8.rows either");
+  require(args.output.rows == 0 || args.output.data != nullptr || args.fp8.rows != nullptr,
+          "output: null, and no fp8.rows either");
   check_tensor(group, args, args.input);
   if (args.residual.data != nullptr) check_tensor(group, args, args.residual);
   check_tensor(group, args, args.residual_output);

@@ -27,17 +27,17 @@ struct NormedCrossingWords {
   static constexpr std::string_view kKind = "crossing with a norm";
   bool gathers;
   DataType type;
-  bool output, casts;
+  bool residual, output, casts;
   Fp8Scaling scaling;
   ScaleType scales;
   std::uint32_t group_ranks, tag;
   std::uint64_t hidden;
   detail::CountsWords counts;
   std::string text() const {
-    return fmt::format("{} rows of {}[{}]{}{} in groups of {}, {}, tag {}",
+    return fmt::format("{} rows of {}[{}]{}{}{} in groups of {}, {}, tag {}",
                        detail::operation_in(kNormedCrossingRanges[gathers ? 0 : 1]), name(type), hidden,
-                       casts ? detail::words_of_cast(scaling, scales) : "", output ? "" : " alone", group_ranks,
-                       counts.text(), tag);
+                       residual ? "" : " without a residual", casts ? detail::words_of_cast(scaling, scales) : "",
+                       output ? "" : " alone", group_ranks, counts.text(), tag);
   }
 };
 
@@ -85,6 +85,8 @@ class NormedCrossingCall : public detail::GroupCall {
     detail::require(args_.output_rows < most_packs / work_.most_row_packs(),
                     "output_rows: {} rows of {} packs are not less than 2^32 packs", args_.output_rows,
                     work_.most_row_packs());
+    detail::require(args_.output != nullptr || args_.fp8.rows != nullptr,
+                    "output: null, and no fp8.rows either; a rank without rows gives any other address");
     detail::check_norm_tensors(group, arguments);
     for (const detail::Extent& written : detail::outputs_of(arguments).extent)
       if (written.data != nullptr)
@@ -112,6 +114,7 @@ class NormedCrossingCall : public detail::GroupCall {
                                 scales.floor, args_.tag),
             NormedCrossingWords{.gathers = gathers,
                                 .type = args_.type,
+                                .residual = args_.residual != nullptr,
                                 .output = args_.output != nullptr,
                                 .casts = args_.fp8.rows != nullptr,
                                 .scaling = args_.fp8.scaling,

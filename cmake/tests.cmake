@@ -180,7 +180,7 @@ endif()
 get_target_property(weft_type weft TYPE)
 if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   weft_test_executable(weft-twin-tests tests/twins/breakable_fabric.cpp tests/twins/broken_fabric_test.cpp
-    tests/twins/broken_results_test.cpp)
+    tests/twins/broken_results_test.cpp tests/twins/pairs_test.cpp)
   target_link_libraries(weft-twin-tests PRIVATE weft-cli-parts)
   weft_discover(weft-twin-tests)
   weft_test_executable(weft-apart-tests tests/twins/apart_fabric.cpp tests/twins/apart_fabric_test.cpp

@@ -14,6 +14,10 @@ struct Launch {
   // packs (bf16 among two to four ranks, f16 and f32 among two or four) and all_reduce_rms_norm (bf16 among two or four
   // ranks).
   int threads = 0;
+  // 2: GPUs start the blocks in clusters of two, on processors that lie side by side. A kernel that runs beside and
+  // asks for clusters of two then finds its pairs. `blocks` must be even, and a number chosen by size is rounded down.
+  // 1: single blocks; 0: as Weft likes, which is single blocks. CPU ranks ignore it.
+  int cluster = 0;
 };
 
 }  // namespace weft

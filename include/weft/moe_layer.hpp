@@ -121,6 +121,7 @@ struct MoeLayerCall {
   // The numbers above hold only for parts that GEMMs of this call run beside: the waits of dispatch but the first, and
   // the sends of combine but the last. The other parts are chosen by size.
   bool alone_by_size = false;
+  int cluster = 0;  // of the parts of dispatch and combine, as Launch::cluster
   // The numbers that the GEMMs and the shared expert are told: 0, all, to as many as the GPU has (on CPU ranks 256).
   int up_num_sms = 0, down_num_sms = 0, shared_num_sms = 0;
   // For traces: called by the calling thread while it enqueues the parts, and may record events in their streams.

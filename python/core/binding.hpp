@@ -68,7 +68,7 @@ inline PyObject* torch_stream = nullptr;  // an object of its own
 struct CallOptions {
   nb::handle stream;
   std::uint32_t tag = 0;
-  int blocks = 0, threads = 0;
+  int blocks = 0, threads = 0, cluster = 0;
 };
 
 // Makes a call of a group: `build` makes its arguments. If it rejects them, `refuse` tells the other ranks. Other
@@ -86,7 +86,7 @@ auto make_call(const Group& group, const CallOptions& options, Build&& build, Ma
       auto built = build(tensors);
       built.stream = stream;
       if constexpr (requires { built.tag; }) built.tag = options.tag;
-      if constexpr (requires { built.launch; }) built.launch = {options.blocks, options.threads};
+      if constexpr (requires { built.launch; }) built.launch = {options.blocks, options.threads, options.cluster};
       return built;
     } catch (const Rejection& error) {
       waiting([&] { refuse(error.what(), stream); });

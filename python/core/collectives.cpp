@@ -16,7 +16,7 @@ Pair pair_of(Tensors& tensors, nb::handle output, nb::handle input) {
 }
 
 void all_reduce(const PyGroup& self, nb::handle output, nb::handle input, Word<ReduceOp> op, Word<Algorithm> algorithm,
-                nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, input);
     AllReduceArgs args = all_reduce_args(out, in);
@@ -24,11 +24,11 @@ void all_reduce(const PyGroup& self, nb::handle output, nb::handle input, Word<R
     args.algorithm = value_of("algorithm", algorithm);
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::all_reduce);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::all_reduce);
 }
 
 void reduce(const PyGroup& self, nb::handle output, nb::handle input, Word<ReduceOp> op, int root, nb::handle stream,
-            std::uint32_t tag, int blocks, int threads) {
+            std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const bool at_root = tensors.group.rank() == root;
     const auto out = at_root ? tensors.optional("output", output, Access::write) : std::nullopt;
@@ -42,51 +42,51 @@ void reduce(const PyGroup& self, nb::handle output, nb::handle input, Word<Reduc
     args.root = root;
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::reduce);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::reduce);
 }
 
 void all_gather_into_tensor(const PyGroup& self, nb::handle output, nb::handle input, nb::handle stream,
-                            std::uint32_t tag, int blocks, int threads) {
+                            std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, input);
     return all_gather_args(out, in, tensors.group.size());
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_into_tensor);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::all_gather_into_tensor);
 }
 
 void all_to_all(const PyGroup& self, nb::handle output, nb::handle input, nb::handle stream, std::uint32_t tag,
-                int blocks, int threads) {
+                int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, input);
     return all_to_all_args(out, in, tensors.group.size());
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::all_to_all);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::all_to_all);
 }
 
 void broadcast(const PyGroup& self, nb::handle output, nb::handle input, int root, nb::handle stream, std::uint32_t tag,
-               int blocks, int threads) {
+               int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, tensors.group.rank() == root ? input : nb::none());
     BroadcastArgs args = broadcast_args(out, in);
     args.root = root;
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::broadcast);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::broadcast);
 }
 
 void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle input, Word<ReduceOp> op,
-                           nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                           nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const auto [out, in] = pair_of(tensors, output, input);
     ReduceScatterArgs args = reduce_scatter_args(out, in, tensors.group.size());
     args.op = value_of("op", op);
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_tensor);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::reduce_scatter_tensor);
 }
 
 void all_gather_columns(const PyGroup& self, nb::handle output, nb::handle input, bool even_shards, float scale,
-                        float soft_cap, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                        float soft_cap, nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     AllGatherColumnsArgs args =
         all_gather_columns_args(tensors.output("output", output), tensors.input("input", input));
@@ -95,11 +95,11 @@ void all_gather_columns(const PyGroup& self, nb::handle output, nb::handle input
     args.soft_cap = soft_cap;
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_columns);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::all_gather_columns);
 }
 
 void top_k_columns(const PyGroup& self, nb::handle values, nb::handle indices, nb::handle input, std::size_t columns,
-                   bool even_shards, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                   bool even_shards, nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const std::optional<Tensor> found = tensors.optional("values", values, Access::write);
     TopKColumnsArgs args =
@@ -108,7 +108,7 @@ void top_k_columns(const PyGroup& self, nb::handle values, nb::handle indices, n
     args.even_shards = even_shards;
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::top_k_columns);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::top_k_columns);
 }
 
 void barrier(const PyGroup& self, nb::handle stream, std::uint32_t tag) {
@@ -122,10 +122,10 @@ void bind_collectives(nb::class_<PyGroup>& group) {
   group
       .def("all_reduce", all_reduce, nb::arg("output"), nb::arg("input") = nb::none(), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("algorithm") = "automatic", nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def all_reduce(self, output: object, input: object = None, *, op: weft._words.ReduceOp = "
                    "'sum', algorithm: weft._words.Algorithm = 'automatic', stream: object = None, tag: int = 0, "
-                   "blocks: int = 0, threads: int = 0) -> None"),
+                   "blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = the reduction over ranks of their inputs. Results have the same bits on every rank, in every run, with every
 algorithm of Weft's own, on CPU and GPU.
@@ -137,9 +137,10 @@ op: "sum" (integers modulo 2^bits); "max" or "min" (NaN wins over every number);
 algorithm: "automatic", "one_shot", "two_shot", "pipelined", "nccl", "multimem_one_shot" or "multimem_two_shot".)doc")
       .def("reduce", reduce, nb::arg("output").none(), nb::arg("input") = nb::none(), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("root") = 0, nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def reduce(self, output: object, input: object = None, *, op: weft._words.ReduceOp = 'sum', "
-                   "root: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "root: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: "
+                   "int = 0) -> None"),
            R"doc(
 output = on rank `root` of the group, the reduction over ranks of their inputs, with the bits of all_reduce.
 
@@ -148,17 +149,18 @@ type on every rank; None: `output`, of which ranks but the root read alone.
 op: as in all_reduce.)doc")
       .def("all_gather_into_tensor", all_gather_into_tensor, nb::arg("output"), nb::arg("input"), nb::kw_only(),
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def all_gather_into_tensor(self, output: object, input: object, *, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = the inputs of all ranks, in rank order, bit for bit.
 
 input: [rows, …], the same shape on every rank; or one dimension. Elements of a row lie side by side, rows may have gaps.
 output: [size · rows, …], or any dense tensor of as many bytes, as [size, rows, …].)doc")
       .def("all_to_all", all_to_all, nb::arg("output"), nb::arg("input"), nb::kw_only(), nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def all_to_all(self, output: object, input: object, *, stream: object = None, tag: int = 0, "
-                   "blocks: int = 0, threads: int = 0) -> None"),
+                   "blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 Part q of the input goes to rank q, and part r of the output comes from rank r (torch's all_to_all_single).
 
@@ -166,16 +168,18 @@ input: [size · rows, …], or one dimension with a multiple of `size` elements;
 output: of the same shape, apart from the input.)doc")
       .def("broadcast", broadcast, nb::arg("output"), nb::arg("input") = nb::none(), nb::kw_only(), nb::arg("root") = 0,
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def broadcast(self, output: object, input: object = None, *, root: int = 0, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            "output = the input of rank `root` of the group. input: of the same shape; None: `output`; only the root's "
            "is "
            "read.")
       .def("reduce_scatter_tensor", reduce_scatter_tensor, nb::arg("output"), nb::arg("input"), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
+           nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def reduce_scatter_tensor(self, output: object, input: object, *, op: weft._words.ReduceOp = "
-                   "'sum', stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "'sum', stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) "
+                   "-> None"),
            R"doc(
 output = this rank's part of the reduction of all inputs, with the bits of all_reduce.
 
@@ -184,9 +188,10 @@ input: [size · rows, …], or any dense tensor of as many bytes. op: as in all_
       .def("all_gather_columns", all_gather_columns, nb::arg("output"), nb::arg("input"), nb::kw_only(),
            nb::arg("even_shards") = false, nb::arg("scale") = 1.0f, nb::arg("soft_cap") = 0.0f,
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def all_gather_columns(self, output: object, input: object, *, even_shards: bool = False, "
                    "scale: float = 1.0, soft_cap: float = 0.0, stream: object = None, tag: int = 0, blocks: int = 0, "
-                   "threads: int = 0) -> None"),
+                   "threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = the inputs of all ranks beside each other, as a vocabulary's logits from the ranks that share it.
 
@@ -199,9 +204,10 @@ scale, soft_cap: elements of bf16, f16 and f32 become scale · x, and with a sof
     soft_cap)), with the same bits on every rank, CPU and GPU.)doc")
       .def("top_k_columns", top_k_columns, nb::arg("values").none(), nb::arg("indices"), nb::arg("input"),
            nb::kw_only(), nb::arg("columns") = 0, nb::arg("even_shards") = false, nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def top_k_columns(self, values: object, indices: object, input: object, *, columns: int = 0, "
-                   "even_shards: bool = False, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) "
+                   "even_shards: bool = False, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, "
+                   "cluster: int = 0) "
                    "-> None"),
            R"doc(
 values, indices = for each row the k largest of all ranks' columns, on every rank: candidates for the next token.

@@ -74,7 +74,7 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
                   nb::handle topk_weights, nb::handle scales, nb::handle rank_mask, nb::handle mask_ids,
                   const PyHandle* again, nb::handle payloads, nb::handle output_payloads, nb::handle stream,
                   std::uint32_t tag, bool discard, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map,
-                  int blocks, int threads, const nb::kwargs& outputs) {
+                  int blocks, int threads, int cluster, const nb::kwargs& outputs) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.most_tokens = most_tokens,
@@ -86,13 +86,14 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
     take_outputs(args, shapes, tensors, output, output_payloads, outputs);
     return args;
   };
-  return named(self, make_dispatch(self, {stream, tag, blocks, threads}, build, std::mem_fn(&MoeExchange::dispatch)));
+  return named(
+      self, make_dispatch(self, {stream, tag, blocks, threads, cluster}, build, std::mem_fn(&MoeExchange::dispatch)));
 }
 
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
                        nb::handle scales, nb::handle rank_mask, nb::handle mask_ids, const PyHandle* again,
                        nb::handle payloads, nb::handle stream, std::uint32_t tag, bool discard, nb::handle rounds,
-                       std::uint32_t most_tokens, std::uint32_t map, int blocks, int threads) {
+                       std::uint32_t most_tokens, std::uint32_t map, int blocks, int threads, int cluster) {
   const GivenRounds given = given_rounds(rounds);
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.most_tokens = most_tokens,
@@ -103,12 +104,12 @@ PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk
     take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales, rank_mask, mask_ids, payloads});
     return args;
   };
-  return named(self,
-               make_dispatch(self, {stream, tag, blocks, threads}, build, std::mem_fn(&MoeExchange::dispatch_send)));
+  return named(self, make_dispatch(self, {stream, tag, blocks, threads, cluster}, build,
+                                   std::mem_fn(&MoeExchange::dispatch_send)));
 }
 
 void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle output, nb::handle output_payloads,
-                   std::uint32_t round, nb::handle stream, std::uint32_t tag, int blocks, int threads,
+                   std::uint32_t round, nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster,
                    const nb::kwargs& outputs) {
   const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.tokens = checked(self, "handle", handle).tokens, .round = round};
@@ -116,7 +117,7 @@ void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle ou
     return args;
   };
   make_dispatch(
-      self, {stream, tag, blocks, threads}, build,
+      self, {stream, tag, blocks, threads, cluster}, build,
       [&](const MoeExchange& exchange, const DispatchArgs& args) { exchange.dispatch_wait(handle.handle, args); });
 }
 
@@ -153,25 +154,25 @@ void make_combine(const PyExchange& self, const PyHandle& handle, const Combined
 
 void combine(const PyExchange& self, nb::handle output, nb::handle input, const PyHandle& handle, nb::handle residual,
              nb::handle topk_weights, nb::handle source_wait_ns, nb::handle rounds, nb::handle stream,
-             std::uint32_t tag, int blocks, int threads) {
+             std::uint32_t tag, int blocks, int threads, int cluster) {
   const GivenRounds given = given_rounds(rounds);
-  make_combine(self, handle, {output, input, topk_weights, residual, source_wait_ns}, {stream, tag, blocks, threads},
-               {&MoeExchange::combine, given.rounds()});
+  make_combine(self, handle, {output, input, topk_weights, residual, source_wait_ns},
+               {stream, tag, blocks, threads, cluster}, {&MoeExchange::combine, given.rounds()});
 }
 
 void combine_send(const PyExchange& self, nb::handle input, const PyHandle& handle, nb::handle topk_weights,
-                  nb::handle rounds, std::uint32_t round, nb::handle stream, std::uint32_t tag, int blocks,
-                  int threads) {
+                  nb::handle rounds, std::uint32_t round, nb::handle stream, std::uint32_t tag, int blocks, int threads,
+                  int cluster) {
   const GivenRounds given = given_rounds(rounds);
-  make_combine(self, handle, {nb::none(), input, topk_weights, nb::none(), nb::none()}, {stream, tag, blocks, threads},
-               {&MoeExchange::combine_send, given.rounds(), round});
+  make_combine(self, handle, {nb::none(), input, topk_weights, nb::none(), nb::none()},
+               {stream, tag, blocks, threads, cluster}, {&MoeExchange::combine_send, given.rounds(), round});
 }
 
 void combine_wait(const PyExchange& self, nb::handle output, const PyHandle& handle, nb::handle input,
                   nb::handle residual, nb::handle source_wait_ns, nb::handle stream, std::uint32_t tag, int blocks,
-                  int threads) {
-  make_combine(self, handle, {output, input, nb::none(), residual, source_wait_ns}, {stream, tag, blocks, threads},
-               {&MoeExchange::combine_wait});
+                  int threads, int cluster) {
+  make_combine(self, handle, {output, input, nb::none(), residual, source_wait_ns},
+               {stream, tag, blocks, threads, cluster}, {&MoeExchange::combine_wait});
 }
 
 }  // namespace
@@ -183,12 +184,14 @@ void bind_dispatch(nb::class_<PyExchange>& exchange) {
            nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("again").none() = nb::none(),
            nb::arg("payloads") = nb::none(), nb::arg("output_payloads") = nb::none(), nb::arg("stream") = nb::none(),
            nb::arg("tag") = 0, nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0,
-           nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
+           nb::arg("map") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
+           nb::arg("outputs"),
            nb::sig("def dispatch(self, output: object, input: object, topk_ids: object = None, topk_weights: object = "
                    "None, *, scales: object = None, rank_mask: object = None, mask_ids: object = None, again: "
                    "DispatchHandle | None = None, payloads: object = None, output_payloads: object = None, stream: "
                    "object = None, tag: int = 0, discard: bool = False, rounds: int | collections.abc.Sequence[int] = "
-                   "1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0, output_scales: object = "
+                   "1, most_tokens: int = 0, map: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0, "
+                   "output_scales: object = "
                    "None, counts: object = None, offsets: object = None, output_sources: object = None, "
                    "source_tokens: object = None, source_wait_ns: object = None, host_counts: object = None, "
                    "output_ids: object = None, output_weights: object = None, rank_prefix: object = None) -> "
@@ -224,12 +227,12 @@ map: of the exchange's maps of experts, the same on every rank.)doc")
            nb::arg("rank_mask") = nb::none(), nb::arg("mask_ids") = nb::none(), nb::arg("again").none() = nb::none(),
            nb::arg("payloads") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
            nb::arg("discard") = false, nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("map") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def dispatch_send(self, input: object, topk_ids: object = None, topk_weights: object = None, *, "
                    "scales: object = None, rank_mask: object = None, mask_ids: object = None, again: DispatchHandle | "
                    "None = None, payloads: object = None, stream: object = None, tag: int = 0, discard: bool = False, "
                    "rounds: int | collections.abc.Sequence[int] = 1, most_tokens: int = 0, map: int = 0, blocks: int "
-                   "= 0, threads: int = 0) -> DispatchHandle"),
+                   "= 0, threads: int = 0, cluster: int = 0) -> DispatchHandle"),
            R"doc(
 The first half of dispatch: waits for no rank. Sends and waits take turns.
 
@@ -240,9 +243,11 @@ weights at dispatch; by a ring they serve ring_rows tokens at most. most_tokens,
 payloads: as in dispatch.)doc")
       .def("dispatch_wait", dispatch_wait, nb::arg("handle"), nb::arg("output"), nb::kw_only(),
            nb::arg("output_payloads") = nb::none(), nb::arg("round") = 0, nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("outputs"),
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
+           nb::arg("outputs"),
            nb::sig("def dispatch_wait(self, handle: DispatchHandle, output: object, *, output_payloads: object = "
                    "None, round: int = 0, stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, "
+                   "cluster: int = 0, "
                    "output_scales: object = None, counts: object = None, offsets: object = None, output_sources: "
                    "object = None, source_tokens: object = None, source_wait_ns: object = None, host_counts: object = "
                    "None, output_ids: object = None, output_weights: object = None, rank_prefix: object = None) -> "
@@ -255,11 +260,11 @@ payloads: as in dispatch.)doc")
       .def("combine", combine, nb::arg("output"), nb::arg("input"), nb::arg("handle"), nb::arg("residual") = nb::none(),
            nb::kw_only(), nb::arg("topk_weights") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
            nb::arg("rounds") = 1, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
+           nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def combine(self, output: object, input: object, handle: DispatchHandle, residual: object = None, "
                    "*, topk_weights: object = None, source_wait_ns: object = None, rounds: int | "
                    "collections.abc.Sequence[int] = 1, stream: object = None, tag: int = 0, blocks: int = 0, threads: "
-                   "int = 0) -> None"),
+                   "int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual.
 
@@ -269,18 +274,20 @@ topk_weights: [handle.tokens, top_k] f32, if the exchange has weights_at_combine
       .def("combine_send", combine_send, nb::arg("input").none(), nb::arg("handle"), nb::kw_only(),
            nb::arg("topk_weights") = nb::none(), nb::arg("rounds") = 1, nb::arg("round") = 0,
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def combine_send(self, input: object, handle: DispatchHandle, *, topk_weights: object = None, "
                    "rounds: int | collections.abc.Sequence[int] = 1, round: int = 0, stream: object = None, tag: int "
-                   "= 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "= 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            "The first half of combine: waits for no rank. With weights_at_combine, only the weights travel. In rounds "
            "(dispatch_send) it is called for each of them, in ascending order. It sends the sums that the round is the "
            "last one to touch.")
       .def("combine_wait", combine_wait, nb::arg("output"), nb::arg("handle"), nb::kw_only(),
            nb::arg("input") = nb::none(), nb::arg("residual") = nb::none(), nb::arg("source_wait_ns") = nb::none(),
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def combine_wait(self, output: object, handle: DispatchHandle, *, input: object = None, residual: "
                    "object = None, source_wait_ns: object = None, stream: object = None, tag: int = 0, blocks: int = "
-                   "0, threads: int = 0) -> None"),
+                   "0, threads: int = 0, cluster: int = 0) -> None"),
            "The second half. An exchange for more tokens than `ring_rows`, or with weights_at_combine, reads `input` "
            "here, too.");
 }

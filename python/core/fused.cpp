@@ -51,21 +51,22 @@ auto with_norm(const PyNorm& of, Tensors& tensors) {
 
 void all_reduce_rms_norm(const PyGroup& self, nb::handle output, nb::handle residual_output, nb::handle input,
                          nb::handle gamma, nb::handle residual, const PyFp8* fp8, float epsilon, bool gamma_plus_one,
-                         Word<Algorithm> algorithm, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                         Word<Algorithm> algorithm, nb::handle stream, std::uint32_t tag, int blocks, int threads,
+                         int cluster) {
   const PyNorm norm{output, residual_output, input, gamma, residual, fp8, epsilon, gamma_plus_one};
   const auto build = [&](Tensors& tensors) {
     AllReduceRmsNormArgs args = with_norm<norm_args>(norm, tensors);
     args.algorithm = value_of("algorithm", algorithm);
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::all_reduce_rms_norm);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::all_reduce_rms_norm);
 }
 
 template <void run(const Group&, const CrossingRmsNormArgs&)>
 void cross_with_norm(const PyGroup& self, nb::handle output, nb::handle residual_output, nb::handle input,
                      nb::handle gamma, const PyCounts& counts, nb::handle residual, std::size_t group_ranks,
                      const PyFp8* fp8, float epsilon, bool gamma_plus_one, nb::handle stream, std::uint32_t tag,
-                     int blocks, int threads) {
+                     int blocks, int threads, int cluster) {
   const PyNorm norm{output, residual_output, input, gamma, residual, fp8, epsilon, gamma_plus_one};
   const auto build = [&](Tensors& tensors) {
     CrossingRmsNormArgs args = with_norm<normed_crossing_args>(norm, tensors);
@@ -73,7 +74,7 @@ void cross_with_norm(const PyGroup& self, nb::handle output, nb::handle residual
     args.counts = counts_of(counts, tensors);
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, run);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, run);
 }
 
 }  // namespace
@@ -113,11 +114,11 @@ floor: the least magnitude that a scale is made for, 1e-30 to 448. DeepEP has 1e
             nb::arg("input"), nb::arg("gamma"), nb::arg("residual") = nb::none(), nb::kw_only(),
             nb::arg("fp8").none() = nb::none(), nb::arg("epsilon") = AllReduceRmsNormArgs().epsilon,
             nb::arg("gamma_plus_one") = false, nb::arg("algorithm") = "automatic", nb::arg("stream") = nb::none(),
-            nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+            nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
             nb::sig("def all_reduce_rms_norm(self, output: object, residual_output: object, input: object, gamma: "
                     "object, residual: object = None, *, fp8: Fp8Output | None = None, epsilon: float = 1e-06, "
                     "gamma_plus_one: bool = False, algorithm: weft._words.Algorithm = 'automatic', stream: object "
-                    "= None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                    "= None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
             R"doc(
 A layer's sum, residual and RMSNorm in one call, with the bits of the three calls one after the other.
 
@@ -128,16 +129,18 @@ is used as it is. `residual`, the same on every rank, may be None. `residual_out
 be `input`. `output` may be None if `fp8` is made. gamma_plus_one: the weights are 1 + gamma, as Gemma's are. algorithm:
 "automatic", "one_shot" or "two_shot".)doc");
 
-  group.def("gather_sums_rms_norm", cross_with_norm<weft::gather_sums_rms_norm>, nb::arg("output").none(),
-            nb::arg("residual_output"), nb::arg("input"), nb::arg("gamma"), nb::arg("counts"),
-            nb::arg("residual") = nb::none(), nb::kw_only(), nb::arg("group_ranks"), nb::arg("fp8").none() = nb::none(),
-            nb::arg("epsilon") = CrossingRmsNormArgs().epsilon, nb::arg("gamma_plus_one") = false,
-            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-            nb::sig("def gather_sums_rms_norm(self, output: object, residual_output: object, input: object, "
-                    "gamma: object, counts: Counts, residual: object = None, *, group_ranks: int, "
-                    "fp8: Fp8Output | None = None, epsilon: float = 1e-06, gamma_plus_one: bool = False, "
-                    "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
-            R"doc(
+  group.def(
+      "gather_sums_rms_norm", cross_with_norm<weft::gather_sums_rms_norm>, nb::arg("output").none(),
+      nb::arg("residual_output"), nb::arg("input"), nb::arg("gamma"), nb::arg("counts"),
+      nb::arg("residual") = nb::none(), nb::kw_only(), nb::arg("group_ranks"), nb::arg("fp8").none() = nb::none(),
+      nb::arg("epsilon") = CrossingRmsNormArgs().epsilon, nb::arg("gamma_plus_one") = false,
+      nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+      nb::arg("cluster") = 0,
+      nb::sig("def gather_sums_rms_norm(self, output: object, residual_output: object, input: object, "
+              "gamma: object, counts: Counts, residual: object = None, *, group_ranks: int, "
+              "fp8: Fp8Output | None = None, epsilon: float = 1e-06, gamma_plus_one: bool = False, "
+              "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
+      R"doc(
 output = the normed sums of each group's rows, on every rank, in all ranks' slots; zero in the slots' pads.
 
 One kernel, with the bits of three steps: reduce_scatter_v inside of each group; residual and norm on this rank's shard,
@@ -151,16 +154,18 @@ residual, residual_output: [capacity for this rank's shard, hidden]. `residual` 
 output: [capacity for all slots, hidden]; it shares no memory with the input. None, if `fp8` is made: rows cross the
     wire as e4m3 then. fp8: rows and scales of as many rows as the output has, with zeros in the pads.
 Weights, epsilon and gamma_plus_one: as in all_reduce_rms_norm. Counts that do not fit end the call with Errc.capacity.)doc");
-  group.def("scatter_sums_rms_norm", cross_with_norm<weft::scatter_sums_rms_norm>, nb::arg("output").none(),
-            nb::arg("residual_output"), nb::arg("input"), nb::arg("gamma"), nb::arg("counts"),
-            nb::arg("residual") = nb::none(), nb::kw_only(), nb::arg("group_ranks"), nb::arg("fp8").none() = nb::none(),
-            nb::arg("epsilon") = CrossingRmsNormArgs().epsilon, nb::arg("gamma_plus_one") = false,
-            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
-            nb::sig("def scatter_sums_rms_norm(self, output: object, residual_output: object, input: object, "
-                    "gamma: object, counts: Counts, residual: object = None, *, group_ranks: int, "
-                    "fp8: Fp8Output | None = None, epsilon: float = 1e-06, gamma_plus_one: bool = False, "
-                    "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
-            R"doc(
+  group.def(
+      "scatter_sums_rms_norm", cross_with_norm<weft::scatter_sums_rms_norm>, nb::arg("output").none(),
+      nb::arg("residual_output"), nb::arg("input"), nb::arg("gamma"), nb::arg("counts"),
+      nb::arg("residual") = nb::none(), nb::kw_only(), nb::arg("group_ranks"), nb::arg("fp8").none() = nb::none(),
+      nb::arg("epsilon") = CrossingRmsNormArgs().epsilon, nb::arg("gamma_plus_one") = false,
+      nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+      nb::arg("cluster") = 0,
+      nb::sig("def scatter_sums_rms_norm(self, output: object, residual_output: object, input: object, "
+              "gamma: object, counts: Counts, residual: object = None, *, group_ranks: int, "
+              "fp8: Fp8Output | None = None, epsilon: float = 1e-06, gamma_plus_one: bool = False, "
+              "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
+      R"doc(
 output = the normed sums of all ranks' rows of this rank's group, shard behind shard, and zero behind them.
 
 The way back of gather_sums_rms_norm: reduce_scatter_v among all ranks, residual and norm on this rank's shard, and

@@ -21,6 +21,7 @@ All calls have these parameters:
 stream: as above; None on CPU ranks.
 tag: a number that ranks compare, such as the layer's. It finds calls that went out of step.
 blocks, threads: the grid on GPUs; `blocks` is also the most SMs that the call takes. 0: chosen by size.
+cluster: 2: on GPUs blocks start in clusters of two, and `blocks` is even; 1: single blocks; 0: as Weft likes.
 
 A call that is rejected (invalid_argument) raises weft.Error, and nothing was sent. On CPU ranks a fault is raised by the
 call that meets it; on GPUs status() and check() tell it. A fault ends the communicator on every rank.)doc");

@@ -246,13 +246,12 @@ void run_experts(const PyLayer& self, nb::handle given, nb::handle up, nb::handl
   Tensor workspace;
   const auto build = [&](Tensors& tensors) {
     workspace = take_workspace(of, tensors, given);
-    const ExpertRounds divided = division.rounds();
     return MoeLayerCall{.most_tokens = most_tokens,
                         .workspace = aligned(workspace),
                         .up = grouped_gemm("up", up, of, workspace),
                         .down = grouped_gemm("down", down, of, workspace),
-                        .schedule = divided.count == 1 ? LayerSchedule::plain : LayerSchedule::rounds,
-                        .rounds = divided,
+                        .schedule = division.rounds().count == 1 ? LayerSchedule::plain : LayerSchedule::rounds,
+                        .rounds = division.rounds(),
                         .up_num_sms = up_num_sms,
                         .down_num_sms = down_num_sms};
   };
@@ -338,7 +337,7 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
              Word<LayerSchedule> schedule, nb::handle rounds, std::uint32_t most_tokens, std::uint32_t map,
              nb::handle stream, std::uint32_t tag, int send_num_sms, int recv_num_sms, int combine_send_num_sms,
              int combine_recv_num_sms, int up_num_sms, int down_num_sms, bool alone_by_size, nb::handle observe,
-             nb::handle shared, int shared_num_sms) {
+             nb::handle shared, int shared_num_sms, int cluster) {
             run(self, {output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, shared, observe},
                 {.most_tokens = most_tokens,
                  .map = map,
@@ -347,6 +346,7 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
                  .combine_send_num_sms = combine_send_num_sms,
                  .combine_recv_num_sms = combine_recv_num_sms,
                  .alone_by_size = alone_by_size,
+                 .cluster = cluster,
                  .up_num_sms = up_num_sms,
                  .down_num_sms = down_num_sms,
                  .shared_num_sms = shared_num_sms},
@@ -359,7 +359,7 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
           nb::arg("send_num_sms") = 0, nb::arg("recv_num_sms") = 0, nb::arg("combine_send_num_sms") = 0,
           nb::arg("combine_recv_num_sms") = 0, nb::arg("up_num_sms") = 0, nb::arg("down_num_sms") = 0,
           nb::arg("alone_by_size") = false, nb::arg("observe") = nb::none(), nb::arg("shared") = nb::none(),
-          nb::arg("shared_num_sms") = 0,
+          nb::arg("shared_num_sms") = 0, nb::arg("cluster") = 0,
           nb::sig("def run(self, output: object, input: object, topk_ids: object, topk_weights: object = None, "
                   "*, up: collections.abc.Callable[[ExpertGemm], object], down: "
                   "collections.abc.Callable[[ExpertGemm], object], workspace: object, scales: object = None, "
@@ -369,7 +369,7 @@ its rows for the down GEMM, "none", "fp8", "fp8_ue8m0" or "fp8_pow2", with scale
                   "combine_recv_num_sms: int = 0, up_num_sms: int = 0, down_num_sms: int = 0, alone_by_size: "
                   "bool = False, observe: collections.abc.Callable[[str, int, bool, int], object] | None = None, "
                   "shared: collections.abc.Callable[[SharedExpert], object] | None = None, shared_num_sms: int = "
-                  "0) -> None"),
+                  "0, cluster: int = 0) -> None"),
           R"doc(
 output = for each of this rank's tokens the weighted sum of what its experts make of it, then the residual. Collective,
 like the exchange's dispatch and combine, and so are tensors and errors.
@@ -386,14 +386,14 @@ says (Config's tuning_file), plain without one. rounds: as in Exchange.dispatch_
 most_tokens, map: as in dispatch. The numbers of processors are those of DeepEP's pull request 492; 0: chosen by size, or
 by the table (shared_num_sms: all). With alone_by_size those of dispatch and combine hold only beside GEMMs of the call.
 observe: for traces, called in front of each part and behind it. It takes the part's name ("dispatch wait"), its round,
-whether it begins, and its stream as an integer. It may record events there.)doc")
+whether it begins, and its stream as an integer. It may record events there. cluster: of dispatch and combine.)doc")
       .def("run_experts", run_experts, nb::arg("workspace"), nb::kw_only(), nb::arg("up"), nb::arg("down"),
            nb::arg("rounds") = 1, nb::arg("most_tokens") = 0, nb::arg("stream") = nb::none(), nb::arg("up_num_sms") = 0,
            nb::arg("down_num_sms") = 0,
            nb::sig("def run_experts(self, workspace: object, *, up: collections.abc.Callable[[ExpertGemm], object], "
                    "down: collections.abc.Callable[[ExpertGemm], object], rounds: int | collections.abc.Sequence[int] "
-                   "= 1, most_tokens: int = 0, "
-                   "stream: object = None, up_num_sms: int = 0, down_num_sms: int = 0) -> None"),
+                   "= 1, most_tokens: int = 0, stream: object = None, up_num_sms: int = 0, down_num_sms: int = 0) -> "
+                   "None"),
            "The experts alone, of the rows that the last call has left in `workspace`. Local; for measurements.");
 }
 

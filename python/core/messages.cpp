@@ -54,29 +54,29 @@ void make_messages(const PyGroup& self, const CallOptions& options, Fill&& fill)
 }
 
 void send_receive(const PyGroup& self, nb::handle sends, nb::handle receives, nb::handle stream, int blocks,
-                  int threads) {
-  make_messages(self, {stream, 0, blocks, threads}, [&](Tensors& tensors, Messages& messages) {
+                  int threads, int cluster) {
+  make_messages(self, {stream, 0, blocks, threads, cluster}, [&](Tensors& tensors, Messages& messages) {
     messages.sends = messages_of<Send>("sends", sends, tensors, Access::read);
     messages.receives = messages_of<Receive>("receives", receives, tensors, Access::write);
   });
 }
 
 void send(const PyGroup& self, nb::handle tensor, int peer, nb::handle stream, std::uint32_t tag, int blocks,
-          int threads) {
-  make_messages(self, {stream, tag, blocks, threads}, [&](Tensors& tensors, Messages& messages) {
+          int threads, int cluster) {
+  make_messages(self, {stream, tag, blocks, threads, cluster}, [&](Tensors& tensors, Messages& messages) {
     messages.sends = {message_of<Send>("tensor", tensors.input("tensor", tensor), peer, tag)};
   });
 }
 
 void receive(const PyGroup& self, nb::handle tensor, int peer, nb::handle stream, std::uint32_t tag, int blocks,
-             int threads) {
-  make_messages(self, {stream, tag, blocks, threads}, [&](Tensors& tensors, Messages& messages) {
+             int threads, int cluster) {
+  make_messages(self, {stream, tag, blocks, threads, cluster}, [&](Tensors& tensors, Messages& messages) {
     messages.receives = {message_of<Receive>("tensor", tensors.output("tensor", tensor), peer, tag)};
   });
 }
 
 void gather(const PyGroup& self, nb::handle output, nb::handle input, int root, nb::handle stream, std::uint32_t tag,
-            int blocks, int threads) {
+            int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const Group& group = tensors.group;
     const bool at_root = group.rank() == root;
@@ -85,11 +85,11 @@ void gather(const PyGroup& self, nb::handle output, nb::handle input, int root, 
     args.root = root;
     return args;
   };
-  make_untold_call(self, {stream, tag, blocks, threads}, build, weft::gather);
+  make_untold_call(self, {stream, tag, blocks, threads, cluster}, build, weft::gather);
 }
 
 void scatter(const PyGroup& self, nb::handle output, nb::handle input, int root, nb::handle stream, std::uint32_t tag,
-             int blocks, int threads) {
+             int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     const Group& group = tensors.group;
     const bool at_root = group.rank() == root;
@@ -98,7 +98,7 @@ void scatter(const PyGroup& self, nb::handle output, nb::handle input, int root,
     args.root = root;
     return args;
   };
-  make_untold_call(self, {stream, tag, blocks, threads}, build, weft::scatter);
+  make_untold_call(self, {stream, tag, blocks, threads, cluster}, build, weft::scatter);
 }
 
 }  // namespace
@@ -106,9 +106,9 @@ void scatter(const PyGroup& self, nb::handle output, nb::handle input, int root,
 void bind_messages(nb::class_<PyGroup>& group) {
   group
       .def("send", send, nb::arg("tensor"), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def send(self, tensor: object, peer: int, *, stream: object = None, tag: int = 0, "
-                   "blocks: int = 0, threads: int = 0) -> None"),
+                   "blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 Sends a tensor to rank `peer` of the group, which receives it. The other ranks take no part.
 
@@ -119,15 +119,17 @@ with Errc.mismatch, and the send or a later call of the sender with Errc.peer_fa
 
 Calls that are rejected tell no other rank: one that waits for the message ends by its deadline.)doc")
       .def("receive", receive, nb::arg("tensor"), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def receive(self, tensor: object, peer: int, *, stream: object = None, tag: int = 0, "
-                   "blocks: int = 0, threads: int = 0) -> None"),
+                   "blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            "tensor = what rank `peer` of the group sends. Everything else is as in send().")
       .def("send_receive", send_receive, nb::arg("sends") = nb::make_tuple(), nb::arg("receives") = nb::make_tuple(),
            nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def send_receive(self, sends: collections.abc.Iterable[tuple[object, int] | "
                    "tuple[object, int, int]] = (), receives: collections.abc.Iterable[tuple[object, int] | "
-                   "tuple[object, int, int]] = (), *, stream: object = None, blocks: int = 0, threads: int = 0) "
+                   "tuple[object, int, int]] = (), *, stream: object = None, blocks: int = 0, threads: int = 0, "
+                   "cluster: int = 0) "
                    "-> None"),
            R"doc(
 Sends and receives messages, all at once: none waits for another one, unless both go the same way between two ranks.
@@ -137,8 +139,9 @@ to a rank belongs to the k-th receive there, whatever the call. A message to thi
 Tensors, sizes, tags and errors are as in send(). No tensor that receives shares a byte with another one.)doc")
       .def("gather", gather, nb::arg("output").none(), nb::arg("input"), nb::kw_only(), nb::arg("root") = 0,
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def gather(self, output: object, input: object, *, root: int = 0, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = on rank `root` of the group, the inputs of all ranks, in rank order, bit for bit.
 
@@ -148,8 +151,9 @@ output: size times as many elements of this type, side by side. Other ranks may 
 Each rank but the root sends one message, under the rules of send(). So ranks that are rejected tell no other one.)doc")
       .def("scatter", scatter, nb::arg("output"), nb::arg("input") = nb::none(), nb::kw_only(), nb::arg("root") = 0,
            nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("cluster") = 0,
            nb::sig("def scatter(self, output: object, input: object = None, *, root: int = 0, stream: object = None, "
-                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = this rank's part of the input of rank `root` of the group, bit for bit.
 

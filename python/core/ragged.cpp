@@ -31,7 +31,7 @@ std::vector<nb::object> several(nb::handle given) {
 }
 
 void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
-                  std::size_t group_ranks, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                  std::size_t group_ranks, nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster) {
   std::vector<GatheredTensor> gathered;
   const auto build = [&](Tensors& tensors) {
     const std::vector<nb::object> outputs = several(output), inputs = several(input);
@@ -49,35 +49,35 @@ void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, cons
     args.group_ranks = group_ranks;
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_v);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::all_gather_v);
 }
 
 void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
-                      Word<ReduceOp> op, nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+                      Word<ReduceOp> op, nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     ReduceScatterVArgs args = reduce_scatter_v_args(tensors.output("output", output), tensors.input("input", input));
     args.op = value_of("op", op);
     args.counts = counts_of(counts, tensors);
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_v);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::reduce_scatter_v);
 }
 
 template <void run(const Group&, const CrossingArgs&)>
 void cross(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, std::size_t group_ranks,
-           nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+           nb::handle stream, std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     CrossingArgs args = crossing_args(tensors.output("output", output), tensors.input("input", input));
     args.group_ranks = group_ranks;
     args.counts = counts_of(counts, tensors);
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, run);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, run);
 }
 
 void all_to_all_columns(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
                         std::size_t group_ranks, bool even_shards, float scale, float soft_cap, nb::handle stream,
-                        std::uint32_t tag, int blocks, int threads) {
+                        std::uint32_t tag, int blocks, int threads, int cluster) {
   const auto build = [&](Tensors& tensors) {
     AllToAllColumnsArgs args = all_to_all_columns_args(tensors.output("output", output), tensors.input("input", input));
     args.group_ranks = group_ranks;
@@ -88,7 +88,7 @@ void all_to_all_columns(const PyGroup& self, nb::handle output, nb::handle input
     args.soft_cap = soft_cap;
     return args;
   };
-  make_call(self, {stream, tag, blocks, threads}, build, weft::all_to_all_columns);
+  make_call(self, {stream, tag, blocks, threads, cluster}, build, weft::all_to_all_columns);
 }
 
 void take_rows(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, std::size_t slots,
@@ -185,9 +185,9 @@ any [columns] · every [columns] · all [ranks, columns]; `words` of them togeth
   group
       .def("all_gather_v", all_gather_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("group_ranks") = 1, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
+           nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def all_gather_v(self, output: object, input: object, counts: Counts, *, group_ranks: int = 1, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = the rows of all ranks, each in its slot, and zero in the slots' pads.
 
@@ -197,10 +197,10 @@ the call with Errc.capacity. group_ranks: so many neighbours have the same rows.
 shard behind shard, and a rank sends its own shard (SGLang's dp_gather_replicate).)doc")
       .def("reduce_scatter_v", reduce_scatter_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
            nb::arg("op") = "sum", nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
+           nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def reduce_scatter_v(self, output: object, input: object, counts: Counts, *, op: "
                    "weft._words.ReduceOp = 'sum', stream: object = None, tag: int = 0, blocks: int = 0, threads: "
-                   "int = 0) -> None"),
+                   "int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = this rank's slot of the reduction of all inputs, and zero in its pads, with the bits of all_reduce.
 
@@ -208,9 +208,9 @@ input: [capacity for all slots, …], of all_reduce's types; output: [capacity f
 all_reduce.)doc")
       .def("gather_sums", cross<weft::gather_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"),
            nb::kw_only(), nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def gather_sums(self, output: object, input: object, counts: Counts, *, group_ranks: int, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = the sums of each group's rows, on every rank, in all ranks' slots; zero in the slots' pads.
 
@@ -220,9 +220,9 @@ group's rows, as all_gather_counts makes them. input: [capacity for a group's ro
 its group's rows, shard behind shard; bf16, f16, f32 or i32. output: [capacity for all slots, …].)doc")
       .def("scatter_sums", cross<weft::scatter_sums>, nb::arg("output"), nb::arg("input"), nb::arg("counts"),
            nb::kw_only(), nb::arg("group_ranks"), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
-           nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::arg("blocks") = 0, nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def scatter_sums(self, output: object, input: object, counts: Counts, *, group_ranks: int, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = the sums of all ranks' rows of this rank's group, shard behind shard, and zero behind them for its slots' pads.
 
@@ -231,10 +231,10 @@ The way back of gather_sums: one kernel for reduce_scatter_v among all ranks and
       .def("all_to_all_columns", all_to_all_columns, nb::arg("output"), nb::arg("input"), nb::arg("counts"),
            nb::kw_only(), nb::arg("group_ranks") = 1, nb::arg("even_shards") = false, nb::arg("scale") = 1.0f,
            nb::arg("soft_cap") = 0.0f, nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0,
-           nb::arg("threads") = 0,
+           nb::arg("threads") = 0, nb::arg("cluster") = 0,
            nb::sig("def all_to_all_columns(self, output: object, input: object, counts: Counts, *, "
                    "group_ranks: int = 1, even_shards: bool = False, scale: float = 1.0, soft_cap: float = 0.0, "
-                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0, cluster: int = 0) -> None"),
            R"doc(
 output = all columns of the rows of this rank's group: logits for the ranks that own their tokens alone.
 

@@ -21,9 +21,9 @@ struct NumberedExchange {
 struct PackedOptions {
   explicit PackedOptions(std::int64_t packed) : bits(static_cast<std::uint64_t>(packed)) {}
   std::uint32_t tag() const { return static_cast<std::uint32_t>(bits); }
-  Launch launch() const { return {field(32, 12), field(44, 11)}; }
+  Launch launch() const { return {field(32, 12), field(44, 11), field(61, 2)}; }
   ReduceOp op() const { return static_cast<ReduceOp>(field(55, 3)); }
-  Algorithm algorithm() const { return static_cast<Algorithm>(field(58, 4)); }
+  Algorithm algorithm() const { return static_cast<Algorithm>(field(58, 3)); }
 
   std::uint64_t bits;
 

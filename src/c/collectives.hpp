@@ -34,6 +34,7 @@ void launch_fields(auto& c, auto& cpp, auto copy) {
   if constexpr (requires { cpp.tag; }) copy(c.tag, cpp.tag);
   copy(c.blocks, cpp.launch.blocks);
   copy(c.threads, cpp.launch.threads);
+  copy(c.cluster, cpp.launch.cluster);
 }
 
 }  // namespace weft::c

@@ -24,7 +24,7 @@ template <>
 struct Mirror<weft_all_gather_columns_args> {
   using Cpp = AllGatherColumnsArgs;
   static constexpr const char* name = "weft_all_gather_columns_args";
-  static constexpr std::size_t least = sizeof(weft_all_gather_columns_args);
+  static constexpr std::size_t least = offsetof(weft_all_gather_columns_args, cluster);
   static void fields(auto& c, auto& cpp, auto copy) {
     column_fields(c, cpp, copy);
     copy(c.rows, cpp.rows);
@@ -35,7 +35,7 @@ template <>
 struct Mirror<weft_all_to_all_columns_args> {
   using Cpp = AllToAllColumnsArgs;
   static constexpr const char* name = "weft_all_to_all_columns_args";
-  static constexpr std::size_t least = sizeof(weft_all_to_all_columns_args);
+  static constexpr std::size_t least = offsetof(weft_all_to_all_columns_args, cluster);
   static void fields(auto& c, auto& cpp, auto copy) {  // besides counts
     column_fields(c, cpp, copy);
     copy(c.group_ranks, cpp.group_ranks);

@@ -8,7 +8,7 @@ template <>
 struct Mirror<weft_crossing_args> {
   using Cpp = CrossingArgs;
   static constexpr const char* name = "weft_crossing_args";
-  static constexpr std::size_t least = sizeof(weft_crossing_args);
+  static constexpr std::size_t least = offsetof(weft_crossing_args, cluster);
   static void fields(auto& c, auto& cpp, auto copy) {  // besides counts
     row_fields(c, cpp, copy);
     copy(c.width, cpp.width);

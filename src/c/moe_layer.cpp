@@ -98,6 +98,7 @@ struct Mirror<weft_moe_layer_call> {
     copy(c.map, cpp.map);
     copy(c.alone_by_size, cpp.alone_by_size);
     copy(c.shared_num_sms, cpp.shared_num_sms);
+    copy(c.cluster, cpp.cluster);
   }
 };
 

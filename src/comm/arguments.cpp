@@ -1,5 +1,7 @@
 #include "comm/arguments.hpp"
 
+#include "comm/pairs.hpp"
+
 namespace weft::detail {
 namespace {
 
@@ -35,7 +37,17 @@ void check_blocks(const GroupState& group, const char* name, int blocks) {
   require(fits, "{}: {} is not 0 or between 2 and {}", name, blocks, most);
 }
 
+void check_cluster(const GroupState& group, const char* cluster_name, const char* blocks_name, const Launch& launch) {
+  require(launch.cluster >= 0 && launch.cluster <= 2, "{}: {} is not between 0 and 2", cluster_name, launch.cluster);
+  if (!in_pairs(launch) || launch.blocks == 0) return;
+  require(launch.blocks % 2 == 0, "{}: {} is odd, and {} is 2", blocks_name, launch.blocks, cluster_name);
+  const int most = group.communicator().fabric().max_paired_blocks();
+  require(launch.blocks <= most, "{}: {} is more than the {} that fit in clusters of two", blocks_name, launch.blocks,
+          most);
+}
+
 void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
+  check_cluster(group, "launch.cluster", "launch.blocks", launch);
   check_blocks(group, "launch.blocks", launch.blocks);
   const int threads = launch.threads;
   require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),

@@ -29,6 +29,8 @@ void check_size(const char* name, std::size_t size);
 void check_root(const GroupState& group, int root);
 // `name`: of the argument that gives the number of blocks.
 void check_blocks(const GroupState& group, const char* name, int blocks);
+// The same of a launch in clusters; `cluster_name`: of the argument that asks for them.
+void check_cluster(const GroupState& group, const char* cluster_name, const char* blocks_name, const Launch& launch);
 // `most_threads`: the instance's limit.
 void check_launch(const GroupState& group, const Launch& launch, int most_threads);
 

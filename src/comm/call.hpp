@@ -22,6 +22,7 @@
 #include "base/nvtx.hpp"
 #include "comm/arguments.hpp"
 #include "comm/capture.hpp"
+#include "comm/pairs.hpp"
 #include "comm/state.hpp"
 #include "fabric/nccl_call.hpp"
 #include "kernel/kernel.hpp"
@@ -44,7 +45,9 @@ class GroupCall {
   // Added to the error that says that ranks must reach each other's memory.
   static constexpr std::string_view kHint = {};
 
-  GroupCall(const Group& caller, Stream stream) : group_(held(caller)), channel_(&group_.state()), stream_(stream) {}
+  // `launch`: the caller's, if the operation has one.
+  GroupCall(const Group& caller, Stream stream, const Launch& launch = {})
+      : group_(held(caller)), channel_(&group_.state()), stream_(stream), in_pairs_(detail::in_pairs(launch)) {}
   const Group& group() const { return group_; }
   GroupState& channel() const { return *channel_; }
   // It comes behind the group's calls, and those of its channel if that is another one.
@@ -57,6 +60,8 @@ class GroupCall {
     if (channel_ != &group_.state()) channel_->end_turn(stream_);
   }
   Stream stream() const { return stream_; }
+  // Whether its blocks start in clusters of two. A step of one block, which helps this rank alone, has no partner.
+  bool runs_in_pairs(const KernelCall& step) const { return in_pairs_ && step.blocks % 2 == 0; }
   // As is_kept() says. Asked once, as each question under capture keeps the fabric.
   bool kept() {
     if (!kept_) kept_ = is_kept(group_, stream_);
@@ -70,6 +75,7 @@ class GroupCall {
   Group group_;
   GroupState* channel_;
   Stream stream_;
+  bool in_pairs_;
   std::optional<bool> kept_;
 };
 
@@ -144,7 +150,7 @@ void make_call(Op& op) {
     op.each_step([&](KernelCall&& step) {
       step.call = call;
       step.stream = op.stream();
-      run_held(op.group(), step);
+      run_held(op.group(), step, op.runs_in_pairs(step));
     });
     if (in_turn) op.end_turn();
   };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/call_board.hpp"
+#include "comm/pairs.hpp"
 #include "comm/tenant.hpp"
 #include "comm/wait_watch.hpp"
 #include "fabric/fabric.hpp"
@@ -140,6 +141,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // Most blocks of one call. Calls of different groups may run at once, and in another order on another rank. So all of
   // them must fit on the GPU beside each other, with the call that is brought up behind each.
   int max_blocks() const { return part_of(fabric_->max_blocks()); }
+  // The same for a launch. In clusters of two it may be odd: plans leave out the block without a partner.
+  int max_blocks(const Launch& launch) const {
+    if (!in_pairs(launch)) return max_blocks();
+    return part_of(std::min(fabric_->max_paired_blocks() + 1, fabric_->max_blocks()));
+  }
   // The same for the rank whose GPU takes the fewest blocks; for choices that all ranks must make alike.
   int least_max_blocks() const { return part_of(least_max_blocks_); }
   GroupState* split(int color);  // null for color −1

@@ -6,7 +6,7 @@
 #include <nccl.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -21,12 +21,14 @@
 #include "fabric/fault_record.hpp"
 #include "fabric/gpu_arguments.hpp"
 #include "fabric/gpu_rest.hpp"
+#include "fabric/launch_room.hpp"
 #include "fabric/liveness.hpp"
 #include "fabric/nccl_api.hpp"
 #include "fabric/nccl_groups.hpp"
 #include "fabric/origin.hpp"
 #include "fabric/stream_marks.hpp"
 #include "kernel/cuda_error.hpp"
+#include "kernel/cuda_pairs.cuh"
 
 namespace weft::detail {
 namespace {
@@ -118,7 +120,8 @@ class CudaFabric final : public Fabric {
                        processor_.name);
   }
   Processor processor() const override { return processor_; }
-  int max_blocks() const override { return max_blocks_; }
+  int max_blocks() const override { return room_.blocks(); }
+  int max_paired_blocks() const override { return room_.paired_blocks(); }
   std::size_t control_bytes() const override {
     return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes + lasting_.size() * kLastingBytes;
   }
@@ -243,11 +246,8 @@ class CudaFabric final : public Fabric {
     arguments_.check_host_memory(name, data);
   }
   void check_stream(Stream stream) const override { arguments_.check_stream(device_, stream); }
-  bool run(const KernelCall& planned) override {
-    const DeviceScope scope(device_);
-    launch_on_gpu(planned);
-    return true;
-  }
+  bool run(const KernelCall& planned) override { return launch(launch_on_gpu, planned); }
+  bool run_in_pairs(const KernelCall& planned) override { return launch(launch_in_pairs, planned); }
   void mark(int group, Stream stream) override {
     const DeviceScope scope(device_);
     marks_.set(group, stream);
@@ -291,6 +291,11 @@ class CudaFabric final : public Fabric {
   }
 
  private:
+  bool launch(void (*how)(const KernelCall&), const KernelCall& planned) const {
+    const DeviceScope scope(device_);
+    how(planned);
+    return true;
+  }
   std::unique_lock<std::mutex> alone_with_nccl() {
     return nccl_ != nullptr ? nccl_->alone() : std::unique_lock<std::mutex>();
   }
@@ -298,6 +303,7 @@ class CudaFabric final : public Fabric {
     for (auto& window : windows_) static_cast<void>(window.release());
   }
   static constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
+  using Uuid = std::array<char, 16>;
 
   void prepare_device(int requested) {
     if (const std::string reason = why_no_cuda(requested); !reason.empty()) throw Error(Errc::unsupported, reason);
@@ -311,7 +317,7 @@ class CudaFabric final : public Fabric {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
     processor_ = {properties.name, properties.major * 10 + properties.minor, properties.multiProcessorCount};
-    std::memcpy(uuid_, properties.uuid.bytes, sizeof(uuid_));
+    std::memcpy(uuid_.data(), properties.uuid.bytes, sizeof(uuid_));
     int lowest = 0, highest = 0;
     check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
     check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "cudaStreamCreate");
@@ -322,27 +328,19 @@ class CudaFabric final : public Fabric {
     *host_control_ = {};
     fill(device_control_, 0, sizeof(DeviceControl));
     load_poison();
-    // The control block and the data blocks of one launch all wait for each other, so all must be on the GPU at once.
-    max_blocks_ = std::min(load_kernels(), properties.multiProcessorCount + 1);
+    room_.open(device_, properties.multiProcessorCount);
   }
 
   // NCCL takes one rank per GPU. Ranks of one process may still share GPUs, without NCCL.
   void choose_sharing(Bootstrap& bootstrap) {
-    struct Place {
-      char uuid[16];
-      char shares;
-    };
-    Place mine{};
-    std::memcpy(mine.uuid, uuid_, sizeof(uuid_));
-    const auto places = bootstrap.all_gather_value("compare GPUs", mine);
-    const auto same = [](const char* one, const char* other) { return std::memcmp(one, other, sizeof(uuid_)) == 0; };
+    const auto gpus = bootstrap.all_gather_value("compare GPUs", uuid_);
     int here = 0;
-    for (const Place& peer : places) {
-      here += same(peer.uuid, uuid_) ? 1 : 0;
-      for (const Place* other = places.data(); other != &peer; ++other) shared_ |= same(peer.uuid, other->uuid);
+    for (const Uuid& gpu : gpus) {
+      here += gpu == uuid_ ? 1 : 0;
+      for (const Uuid* other = gpus.data(); other != &gpu; ++other) shared_ |= gpu == *other;
     }
     if (!shared_) return;
-    max_blocks_ = std::max(max_blocks_ / (2 * here), 2);  // each rank's call, and the next one brought up behind it
+    room_.share(here);
     const auto process = bootstrap.all_gather_value("compare processes", getpid());
     for (const pid_t other : process) {
       if (other == process.front()) continue;
@@ -374,11 +372,11 @@ class CudaFabric final : public Fabric {
   bool wants_multicast_;
   Liveness liveness_;
   int device_ = 0;
-  int max_blocks_ = 2;
+  LaunchRoom room_;
   bool shared_ = false;
   LinkDomains links_;
   Processor processor_;
-  char uuid_[16] = {};
+  Uuid uuid_ = {};
   cudaStream_t stream_ = nullptr;  // for creation and abort(), never for operations
   DeviceControl* device_control_ = nullptr;
   HostControl* host_control_ = nullptr;

@@ -51,7 +51,8 @@ class Fabric {
   virtual std::string description() const = 0;
   // The processor whose tuning tables are used.
   virtual Processor processor() const { return {.name = std::string(kCpuProcessor)}; }
-  virtual int max_blocks() const = 0;  // of one launch, which all run at once
+  virtual int max_blocks() const = 0;                             // of one launch, which all run at once
+  virtual int max_paired_blocks() const { return max_blocks(); }  // of one in clusters of two: an even number
   virtual std::size_t control_bytes() const = 0;
   virtual Control control() const = 0;  // as operations see it
 
@@ -110,6 +111,8 @@ class Fabric {
   virtual void check_stream(Stream stream) const = 0;
   // False: the call has failed, and the record has the reason. CPU ranks know that at once; GPUs only enqueue the call.
   virtual bool run(const KernelCall& planned) = 0;
+  // The same in clusters of two, of an even number of blocks. CPU ranks have no clusters.
+  virtual bool run_in_pairs(const KernelCall& planned) { return run(planned); }
   // mark(): remembers how far `stream` has got, for a group. follow(): the group's calls that `stream` gets from now on
   // wait for the newest mark. CPU ranks have made their calls when they return.
   virtual void mark(int group, Stream stream) { static_cast<void>(group), static_cast<void>(stream); }

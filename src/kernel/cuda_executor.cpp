@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernel/cuda_error.hpp"
+#include "kernel/cuda_pairs.cuh"
 #include "kernel/executor.hpp"
 #include "protocol/session.hpp"
 #include "team/team.hpp"
@@ -74,22 +75,38 @@ class Loader {
   int fewest_ = 1 << 20;
 };
 
-}  // namespace
+cudaLaunchAttribute clusters_of_two() {
+  cudaLaunchAttribute clusters{};
+  clusters.id = cudaLaunchAttributeClusterDimension;
+  clusters.val.clusterDim = {2, 1, 1};
+  return clusters;
+}
 
-void launch_on_gpu(const KernelCall& call) {
-  cudaLaunchAttribute dependent{};
-  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+void launch(const KernelCall& call, bool in_pairs) {
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   // A staged kernel that came early would keep processors from other streams: it takes all shared memory of one.
-  dependent.val.programmaticStreamSerializationAllowed = call.bound.kernel->staged ? 0 : 1;
+  attributes[0].val.programmaticStreamSerializationAllowed = call.bound.kernel->staged ? 0 : 1;
+  if (in_pairs) attributes[1] = clusters_of_two();
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(call.blocks));
   config.blockDim = dim3(static_cast<unsigned>(call.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(*call.bound.kernel, call.threads));
   config.stream = call.stream;
-  config.attrs = &dependent;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = in_pairs ? 2 : 1;
   void* arguments[] = {const_cast<Call*>(&call.call), const_cast<std::byte*>(call.bound.work)};  // CUDA copies them
   check_cuda(cudaLaunchKernelExC(&config, call.bound.kernel->on_gpu, arguments), "launch of a kernel");
+}
+
+}  // namespace
+
+void launch_on_gpu(const KernelCall& call) {
+  launch(call, false);
+}
+
+void launch_in_pairs(const KernelCall& call) {
+  launch(call, true);
 }
 
 int load_kernels() {
@@ -101,6 +118,25 @@ int load_kernels() {
     for (const Kernel& kernel : family) loader.load(kernel);
   }
   return std::min(loader.fewest() * processors, static_cast<int>(kMaxBlocks));
+}
+
+int most_paired_blocks() {
+  cudaLaunchAttribute clusters = clusters_of_two();
+  int fewest = static_cast<int>(kMaxBlocks) / 2;
+  for (const std::span<const Kernel> family : all_kernels()) {
+    for (const Kernel& kernel : family) {
+      cudaLaunchConfig_t config{};
+      config.gridDim = dim3(2);
+      config.blockDim = dim3(static_cast<unsigned>(kernel.most_threads));
+      config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(kernel, kernel.most_threads));
+      config.attrs = &clusters;
+      config.numAttrs = 1;
+      int pairs = 0;
+      check_cuda(cudaOccupancyMaxActiveClusters(&pairs, kernel.on_gpu, &config), "pairs of blocks that fit");
+      fewest = std::min(fewest, pairs);
+    }
+  }
+  return 2 * fewest;
 }
 
 }  // namespace weft::detail

@@ -18,41 +18,41 @@ constexpr bool ends_with(std::size_t offset, std::size_t size) {
 static_assert(ends_with<weft_fault>(offsetof(weft_fault, reason), 8));
 static_assert(ends_with<weft_call_record>(offsetof(weft_call_record, operation), 8));
 static_assert(ends_with<weft_config>(offsetof(weft_config, order_streams), 4));
-static_assert(ends_with<weft_all_reduce_args>(offsetof(weft_all_reduce_args, threads), 4));
-static_assert(ends_with<weft_all_gather_args>(offsetof(weft_all_gather_args, threads), 4));
-static_assert(ends_with<weft_all_to_all_args>(offsetof(weft_all_to_all_args, threads), 4));
-static_assert(ends_with<weft_broadcast_args>(offsetof(weft_broadcast_args, threads), 4));
-static_assert(ends_with<weft_reduce_args>(offsetof(weft_reduce_args, threads), 4));
-static_assert(ends_with<weft_reduce_scatter_args>(offsetof(weft_reduce_scatter_args, reserved), 4));
+static_assert(ends_with<weft_all_reduce_args>(offsetof(weft_all_reduce_args, reserved), 4));
+static_assert(ends_with<weft_all_gather_args>(offsetof(weft_all_gather_args, reserved), 4));
+static_assert(ends_with<weft_all_to_all_args>(offsetof(weft_all_to_all_args, reserved), 4));
+static_assert(ends_with<weft_broadcast_args>(offsetof(weft_broadcast_args, reserved), 4));
+static_assert(ends_with<weft_reduce_args>(offsetof(weft_reduce_args, reserved), 4));
+static_assert(ends_with<weft_reduce_scatter_args>(offsetof(weft_reduce_scatter_args, cluster), 4));
 static_assert(ends_with<weft_barrier_args>(offsetof(weft_barrier_args, stream), 8));
 static_assert(ends_with<weft_counts>(offsetof(weft_counts, reserved), 4));
 static_assert(ends_with<weft_gathered_tensor>(offsetof(weft_gathered_tensor, output_stride), 8));
-static_assert(ends_with<weft_all_gather_v_args>(offsetof(weft_all_gather_v_args, group_ranks), 8));
-static_assert(ends_with<weft_reduce_scatter_v_args>(offsetof(weft_reduce_scatter_v_args, reserved), 4));
+static_assert(ends_with<weft_all_gather_v_args>(offsetof(weft_all_gather_v_args, reserved), 4));
+static_assert(ends_with<weft_reduce_scatter_v_args>(offsetof(weft_reduce_scatter_v_args, cluster), 4));
 static_assert(ends_with<weft_outgoing_message>(offsetof(weft_outgoing_message, tag), 4));
 static_assert(ends_with<weft_incoming_message>(offsetof(weft_incoming_message, tag), 4));
-static_assert(ends_with<weft_send_receive_args>(offsetof(weft_send_receive_args, threads), 4));
-static_assert(ends_with<weft_gather_args>(offsetof(weft_gather_args, threads), 4));
-static_assert(ends_with<weft_scatter_args>(offsetof(weft_scatter_args, threads), 4));
+static_assert(ends_with<weft_send_receive_args>(offsetof(weft_send_receive_args, reserved), 4));
+static_assert(ends_with<weft_gather_args>(offsetof(weft_gather_args, reserved), 4));
+static_assert(ends_with<weft_scatter_args>(offsetof(weft_scatter_args, reserved), 4));
 static_assert(ends_with<weft_all_gather_counts_args>(offsetof(weft_all_gather_counts_args, stream), 8));
 static_assert(ends_with<weft_fp8_output>(offsetof(weft_fp8_output, reserved), 4));
-static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, reserved), 4));
-static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, even_shards), 4));
-static_assert(ends_with<weft_all_to_all_columns_args>(offsetof(weft_all_to_all_columns_args, even_shards), 4));
-static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, reserved), 4));
-static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, threads), 4));
-static_assert(ends_with<weft_crossing_rms_norm_args>(offsetof(weft_crossing_rms_norm_args, reserved), 4));
+static_assert(ends_with<weft_all_reduce_rms_norm_args>(offsetof(weft_all_reduce_rms_norm_args, cluster), 4));
+static_assert(ends_with<weft_all_gather_columns_args>(offsetof(weft_all_gather_columns_args, reserved), 4));
+static_assert(ends_with<weft_all_to_all_columns_args>(offsetof(weft_all_to_all_columns_args, reserved), 4));
+static_assert(ends_with<weft_top_k_columns_args>(offsetof(weft_top_k_columns_args, cluster), 4));
+static_assert(ends_with<weft_crossing_args>(offsetof(weft_crossing_args, reserved), 4));
+static_assert(ends_with<weft_crossing_rms_norm_args>(offsetof(weft_crossing_rms_norm_args, cluster), 4));
 static_assert(ends_with<weft_take_rows_args>(offsetof(weft_take_rows_args, stream), 8));
 static_assert(ends_with<weft_parallel_layout>(offsetof(weft_parallel_layout, moe_dense_tp), 4));
 static_assert(ends_with<weft_parallel_place>(offsetof(weft_parallel_place, dense_tp_color), 4));
 static_assert(ends_with<weft_moe_exchange_args>(offsetof(weft_moe_exchange_args, payload_bytes_count), 8));
-static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, output_payloads), 8 * WEFT_MOST_PAYLOADS));
-static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, round), 4));
+static_assert(ends_with<weft_dispatch_args>(offsetof(weft_dispatch_args, reserved), 4));
+static_assert(ends_with<weft_combine_args>(offsetof(weft_combine_args, reserved), 4));
 static_assert(ends_with<weft_expert_gemm>(offsetof(weft_expert_gemm, reserved), 4));
 static_assert(ends_with<weft_shared_expert>(offsetof(weft_shared_expert, reserved), 4));
 static_assert(ends_with<weft_moe_layer_args>(offsetof(weft_moe_layer_args, down_cast), 4));
 static_assert(ends_with<weft_layer_part>(offsetof(weft_layer_part, stream), 8));
-static_assert(ends_with<weft_moe_layer_call>(offsetof(weft_moe_layer_call, reserved), 4));
+static_assert(ends_with<weft_moe_layer_call>(offsetof(weft_moe_layer_call, cluster), 4));
 
 // A struct is followed by canaries, which nobody writes.
 template <class T>
@@ -167,12 +167,27 @@ TEST(CStructs, OfAnOlderCallerTakeTheDefaults) {
   expect_ok(weft_all_reduce(rank.world(), &args));
   args.size = offsetof(weft_all_reduce_args, stream);
   EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
-  expect_says(weft_last_message(), "weft_all_reduce_args.size: 48 is not between 56 and 64");
+  expect_says(weft_last_message(), "weft_all_reduce_args.size: 48 is not between 56 and 72");
   args.size = sizeof args + 8;
   EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
   expect_says(weft_last_message(), "older than the header");
   args.size = 0;
   EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
+}
+
+// A caller of before `cluster` has single blocks.
+TEST(CStructs, OfACallerWithoutClusters) {
+  const OneRank rank;
+  float x = 3;
+  auto args = initialised(weft_all_reduce_args_init);
+  args.input = args.output = &x;
+  args.count = 1;
+  args.type = WEFT_F32;
+  args.cluster = 3;
+  EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
+  expect_says(weft_last_message(), "launch.cluster: 3 is not between 0 and 2");
+  args.size = offsetof(weft_all_reduce_args, cluster);
+  expect_ok(weft_all_reduce(rank.world(), &args));
 }
 
 // A caller of before `floor` and `gamma_f32` has 1e-4, and weights of the rows' type.

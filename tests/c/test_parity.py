@@ -11,8 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 # A field of C++ that has other names in C. A span or vector has its length beside it.
-IN_C = {"launch": {"blocks", "threads"}, "deadline": {"deadline_ns"}, "rendezvous_deadline": {"rendezvous_deadline_ns"},
-        "time": {"time_ns"}, "rounds": {"rounds", "rounds_experts"},
+IN_C = {"launch": {"blocks", "threads", "cluster"}, "deadline": {"deadline_ns"},
+        "rendezvous_deadline": {"rendezvous_deadline_ns"}, "time": {"time_ns"},
+        "rounds": {"rounds", "rounds_experts"},
         "DispatchHandle.most_tokens": {"slot"}}  # the upper half
 STRUCTS_IN_C = {"Send": "weft_outgoing_message", "Receive": "weft_incoming_message"}
 PART_OF_OTHERS = {"Launch", "ExpertRounds"}  # its fields are fields of each call
@@ -119,9 +120,9 @@ class Parity(unittest.TestCase):
         members = "int a = 0, b = 1;", "std::span<const int> c = {};", "Launch launch = {};"
         structs = structs_of("\n  ".join(["struct AArgs {", *members]) + "\n};\n")
         self.assertEqual([name for _, name in structs["AArgs"]], ["a", "b", "c", "launch"])
-        whole = {"weft_a_args": {"size", "a", "b", "c", "c_count", "blocks", "threads"}}
+        whole = {"weft_a_args": {"size", "a", "b", "c", "c_count", "blocks", "threads", "cluster"}}
         self.assertEqual(missing_in_c(structs, whole, {}), [])
-        for lost, said in (("b", "AArgs.b"), ("c_count", "AArgs.c_count"), ("threads", "AArgs.threads")):
+        for lost, said in (("b", "AArgs.b"), ("c_count", "AArgs.c_count"), ("cluster", "AArgs.cluster")):
             self.assertEqual(missing_in_c(structs, {"weft_a_args": whole["weft_a_args"] - {lost}}, {}), [said])
         self.assertEqual(missing_in_c(structs, {}, {}), ["AArgs"])
         self.assertEqual(operations_of("void take(const Group& group, const TakeArgs& args);\nint f(const Group& g);"),

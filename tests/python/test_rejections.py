@@ -168,6 +168,8 @@ CALLS = {
         "multimem_two_shot",
     ),
     "blocks": Bad(lambda g: g.all_reduce(f32(4), blocks=99), "launch.blocks: 99"),
+    "cluster": Bad(lambda g: g.all_reduce(f32(4), cluster=3), "launch.cluster: 3 is not between 0 and 2"),
+    "pairs": Bad(lambda g: g.all_reduce(f32(4), blocks=3, cluster=2), "launch.blocks: 3 is odd, and launch.cluster is 2"),
     "tag": Bad(lambda g: g.all_reduce(f32(4), tag=-1), "tag", TypeError),
     "lists": Bad(lambda g: g.all_gather_v([f32(2), f32(2)], [f32(1)], counts(1, 1)), "output: 2 tensors, but 1 input"),
     "no tensors": Bad(lambda g: g.all_gather_v([], [], counts(1, 1)), "tensors: 0 is not between 1 and 8"),

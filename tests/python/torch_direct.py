@@ -146,7 +146,7 @@ def test_direct_calls_do_not_ask_the_dispatcher() -> None:
     def work(rank: weft.Communicator) -> None:
         group, x = weft.torch.Group(rank.world), torch.arange(6.0)
         group.all_reduce_(x)
-        group.all_reduce(x, op="max", algorithm="two_shot", tag=7, blocks=2)
+        group.all_reduce(x, op="max", algorithm="two_shot", tag=7, blocks=2, cluster=2)
         group.all_gather_into_tensor(torch.empty(6), x)
         group.gather(torch.empty(6), x)
         strange = torch.tensor([1 + 2j, 3 - 4j])

@@ -155,7 +155,7 @@ def test_errors_have_their_records() -> None:
         assert rejected.value.code == weft.Errc.invalid_argument
         with pytest.raises(weft.Error, match="do not lie side by side"):
             group.all_reduce_(torch.zeros(4, 4).t())
-        outside: list[dict[str, Any]] = [{"tag": -1}, {"tag": 1 << 32}, {"blocks": 4096}, {"threads": 2048}]
+        outside: list[dict[str, Any]] = [{"tag": -1}, {"tag": 1 << 32}, {"blocks": 4096}, {"threads": 2048}, {"cluster": 4}]
         for options in outside:  # weft.Group's errors, and those of an operator's packed options
             with pytest.raises(TypeError if "tag" in options else weft.Error, match=next(iter(options))):
                 group.all_reduce_(torch.zeros(3), **options)
@@ -163,7 +163,9 @@ def test_errors_have_their_records() -> None:
                 group.all_reduce_(torch.zeros(3), **options)
         with pytest.raises(weft.Error, match="launch.blocks: 99"):
             group.all_reduce_(torch.zeros(3), blocks=99)
-        group.all_reduce_(torch.zeros(3), tag=(1 << 32) - 1, blocks=2, algorithm="pipelined", op="max")
+        with pytest.raises(weft.Error, match="launch.cluster: 3 is not between 0 and 2"):
+            group.all_reduce_(torch.zeros(3), cluster=3)
+        group.all_reduce_(torch.zeros(3), tag=(1 << 32) - 1, blocks=2, cluster=2, algorithm="pipelined", op="max")
         last = group.group.recent_calls()[-1].operation
         assert last.startswith("all_reduce max f32[3] pipelined") and last.endswith("tag 4294967295"), last
         for word in ("mean", "prod", "premul_sum"):  # the latter are NCCL's

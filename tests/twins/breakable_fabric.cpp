@@ -17,6 +17,7 @@
 namespace weft::detail {
 
 Break broken;
+thread_local Launches launches;
 
 using EqualCopy = CopyWork<EqualPartition, 1>;
 
@@ -60,6 +61,9 @@ class BreakableFabric final : public Fabric {
   Device device() const override { return sound_->device(); }
   std::string description() const override { return sound_->description(); }
   int max_blocks() const override { return broken.few_blocks < 0 ? sound_->max_blocks() : few_blocks() ? 100 : 133; }
+  int max_paired_blocks() const override {
+    return broken.few_blocks < 0 ? sound_->max_paired_blocks() : few_blocks() ? 64 : 132;
+  }
   std::size_t control_bytes() const override { return sound_->control_bytes(); }
   Control control() const override { return sound_->control(); }
   void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
@@ -91,7 +95,13 @@ class BreakableFabric final : public Fabric {
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }
   std::uint32_t poison() const override { return sound_->poison(); }
   std::vector<int> dead_peers() const override { return sound_->dead_peers(); }
+  bool run_in_pairs(const KernelCall& planned) override {
+    ++launches.in_pairs;
+    launches.odd += planned.blocks % 2;
+    return run(planned);
+  }
   bool run(const KernelCall& planned) override {
+    ++launches.kernels;
     const Kernel* const barrier = find_kernel(BarrierQuery{}).kernel;
     if (broken.barriers && planned.bound.kernel == barrier) return true;
     KernelCall made = as_before(planned);

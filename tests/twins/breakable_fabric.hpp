@@ -25,6 +25,12 @@ struct Break {
 };
 extern Break broken;
 
+// Kernels that this thread's rank has run, those in clusters of two, and among these those of an odd number of blocks.
+struct Launches {
+  int kernels = 0, in_pairs = 0, odd = 0;
+};
+extern thread_local Launches launches;
+
 }  // namespace weft::detail
 
 namespace weft::test {

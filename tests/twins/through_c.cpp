@@ -179,7 +179,7 @@ void __wrap__ZN4weft12send_receiveERKNS_5GroupERKNS_15SendReceiveArgsE(const Gro
   if (in_c) return __real__ZN4weft12send_receiveERKNS_5GroupERKNS_15SendReceiveArgsE(group, args);
   const auto sends = c_of(weft_outgoing_message_init, args.sends);
   const auto receives = c_of(weft_incoming_message_init, args.receives);
-  const bool plain = args.launch.blocks == 0 && args.launch.threads == 0;
+  const bool plain = args.launch.blocks == 0 && args.launch.threads == 0 && args.launch.cluster == 0;
   if (plain && sends.size() == 1 && receives.empty())
     return call_c(weft_send, handle(group), sends.data(), args.stream);
   if (plain && sends.empty() && receives.size() == 1)

@@ -82,6 +82,7 @@ void fill_launch(C& c, const Cpp& args) {
   if constexpr (requires { args.tag; }) c.tag = args.tag;
   c.blocks = args.launch.blocks;
   c.threads = args.launch.threads;
+  c.cluster = args.launch.cluster;
 }
 
 template <class C, class Cpp>

@@ -78,6 +78,7 @@ weft_moe_layer_call c_of(const MoeLayerCall& call) {
   c.alone_by_size = call.alone_by_size ? 1 : 0;
   c.shared = call.shared == nullptr ? nullptr : shared;
   c.shared_num_sms = call.shared_num_sms;
+  c.cluster = call.cluster;
   c.observe = call.observe == nullptr ? nullptr : observe;
   return c;
 }

@@ -1,7 +1,7 @@
 // All-reduce, reduce, gathers, scatters, broadcast and barrier (weft/collectives.hpp).
 //
-// `blocks` and `threads` are the fields of weft::Launch. Tensors of GPUs are in device memory, those of CPU ranks in
-// any memory.
+// `blocks`, `threads` and `cluster` are the fields of weft::Launch. Tensors of GPUs are in device memory, those of CPU
+// ranks in any memory.
 #pragma once
 
 #include "weft/c/types.h"
@@ -22,6 +22,8 @@ typedef struct weft_all_reduce_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_all_reduce_args;
 weft_code weft_all_reduce_args_init(weft_all_reduce_args* args, size_t size);
 weft_code weft_all_reduce(const weft_group* group, const weft_all_reduce_args* args);
@@ -38,6 +40,8 @@ typedef struct weft_reduce_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_reduce_args;
 weft_code weft_reduce_args_init(weft_reduce_args* args, size_t size);
 weft_code weft_reduce(const weft_group* group, const weft_reduce_args* args);
@@ -54,6 +58,8 @@ typedef struct weft_all_gather_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_all_gather_args;
 weft_code weft_all_gather_args_init(weft_all_gather_args* args, size_t size);
 weft_code weft_all_gather_into_tensor(const weft_group* group, const weft_all_gather_args* args);
@@ -70,6 +76,8 @@ typedef struct weft_all_to_all_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_all_to_all_args;
 weft_code weft_all_to_all_args_init(weft_all_to_all_args* args, size_t size);
 weft_code weft_all_to_all(const weft_group* group, const weft_all_to_all_args* args);
@@ -87,6 +95,8 @@ typedef struct weft_broadcast_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_broadcast_args;
 weft_code weft_broadcast_args_init(weft_broadcast_args* args, size_t size);
 weft_code weft_broadcast(const weft_group* group, const weft_broadcast_args* args);
@@ -105,7 +115,7 @@ typedef struct weft_reduce_scatter_args {
   int32_t blocks;
   int32_t threads;
   weft_reduce_op op;
-  weft_flag reserved;  // 0
+  int32_t cluster;
 } weft_reduce_scatter_args;
 weft_code weft_reduce_scatter_args_init(weft_reduce_scatter_args* args, size_t size);
 weft_code weft_reduce_scatter_tensor(const weft_group* group, const weft_reduce_scatter_args* args);
@@ -154,6 +164,8 @@ typedef struct weft_all_gather_v_args {
   int32_t blocks;
   int32_t threads;
   size_t group_ranks;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_all_gather_v_args;
 weft_code weft_all_gather_v_args_init(weft_all_gather_v_args* args, size_t size);
 weft_code weft_all_gather_v(const weft_group* group, const weft_all_gather_v_args* args);
@@ -174,7 +186,7 @@ typedef struct weft_reduce_scatter_v_args {
   int32_t blocks;
   int32_t threads;
   weft_reduce_op op;
-  weft_flag reserved;  // 0
+  int32_t cluster;
 } weft_reduce_scatter_v_args;
 weft_code weft_reduce_scatter_v_args_init(weft_reduce_scatter_v_args* args, size_t size);
 weft_code weft_reduce_scatter_v(const weft_group* group, const weft_reduce_scatter_v_args* args);

@@ -26,6 +26,8 @@ typedef struct weft_all_gather_columns_args {
   int32_t blocks;
   int32_t threads;
   weft_flag even_shards;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_all_gather_columns_args;
 weft_code weft_all_gather_columns_args_init(weft_all_gather_columns_args* args, size_t size);
 weft_code weft_all_gather_columns(const weft_group* group, const weft_all_gather_columns_args* args);
@@ -51,6 +53,8 @@ typedef struct weft_all_to_all_columns_args {
   int32_t blocks;
   int32_t threads;
   weft_flag even_shards;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_all_to_all_columns_args;
 weft_code weft_all_to_all_columns_args_init(weft_all_to_all_columns_args* args, size_t size);
 weft_code weft_all_to_all_columns(const weft_group* group, const weft_all_to_all_columns_args* args);

@@ -24,6 +24,8 @@ typedef struct weft_crossing_args {
   uint32_t tag;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_crossing_args;
 weft_code weft_crossing_args_init(weft_crossing_args* args, size_t size);
 weft_code weft_gather_sums(const weft_group* group, const weft_crossing_args* args);

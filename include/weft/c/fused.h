@@ -52,7 +52,7 @@ typedef struct weft_all_reduce_rms_norm_args {
   int32_t blocks;
   int32_t threads;
   weft_flag gamma_f32;
-  weft_flag reserved;  // 0
+  int32_t cluster;
 } weft_all_reduce_rms_norm_args;
 weft_code weft_all_reduce_rms_norm_args_init(weft_all_reduce_rms_norm_args* args, size_t size);
 weft_code weft_all_reduce_rms_norm(const weft_group* group, const weft_all_reduce_rms_norm_args* args);
@@ -84,7 +84,7 @@ typedef struct weft_crossing_rms_norm_args {
   int32_t blocks;
   int32_t threads;
   weft_flag gamma_f32;
-  weft_flag reserved;  // 0
+  int32_t cluster;
 } weft_crossing_rms_norm_args;
 weft_code weft_crossing_rms_norm_args_init(weft_crossing_rms_norm_args* args, size_t size);
 weft_code weft_gather_sums_rms_norm(const weft_group* group, const weft_crossing_rms_norm_args* args);

@@ -36,6 +36,8 @@ typedef struct weft_send_receive_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_send_receive_args;
 weft_code weft_send_receive_args_init(weft_send_receive_args* args, size_t size);
 weft_code weft_send_receive(const weft_group* group, const weft_send_receive_args* args);
@@ -53,6 +55,8 @@ typedef struct weft_gather_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_gather_args;
 weft_code weft_gather_args_init(weft_gather_args* args, size_t size);
 weft_code weft_gather(const weft_group* group, const weft_gather_args* args);
@@ -67,6 +71,8 @@ typedef struct weft_scatter_args {
   weft_stream stream;
   int32_t blocks;
   int32_t threads;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_scatter_args;
 weft_code weft_scatter_args_init(weft_scatter_args* args, size_t size);
 weft_code weft_scatter(const weft_group* group, const weft_scatter_args* args);

@@ -139,6 +139,8 @@ typedef struct weft_dispatch_args {
   weft_dispatch_handle again;  // zeros: none
   const void* payloads[WEFT_MOST_PAYLOADS];
   void* output_payloads[WEFT_MOST_PAYLOADS];
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_dispatch_args;
 weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size);
 
@@ -157,6 +159,8 @@ typedef struct weft_combine_args {
   const uint32_t* rounds_experts;  // [rounds], or null
   uint32_t rounds;                 // ExpertRounds::count
   uint32_t round;
+  int32_t cluster;
+  weft_flag reserved;  // 0
 } weft_combine_args;
 weft_code weft_combine_args_init(weft_combine_args* args, size_t size);
 

@@ -117,7 +117,7 @@ typedef struct weft_moe_layer_call {
   int32_t shared_num_sms;
   weft_shared_rows shared;  // or null
   uint32_t map;
-  uint32_t reserved;  // 0
+  int32_t cluster;
 } weft_moe_layer_call;
 weft_code weft_moe_layer_call_init(weft_moe_layer_call* call, size_t size);
 

@@ -24,7 +24,7 @@ typedef struct weft_top_k_columns_args {
   int32_t blocks;
   int32_t threads;
   weft_flag even_shards;
-  weft_flag reserved;  // 0
+  int32_t cluster;
 } weft_top_k_columns_args;
 weft_code weft_top_k_columns_args_init(weft_top_k_columns_args* args, size_t size);
 weft_code weft_top_k_columns(const weft_group* group, const weft_top_k_columns_args* args);

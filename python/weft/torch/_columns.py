@@ -27,6 +27,7 @@ class Columns:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """output = the inputs of all ranks beside each other: [rows, columns], scaled and capped on their way."""
         if not is_compiling():
@@ -41,11 +42,12 @@ class Columns:
                     tag=tag,
                     blocks=blocks,
                     threads=threads,
+                    cluster=cluster,
                 )
                 return
             except Watched:
                 pass
-        options = operators.options(tag, blocks, threads)
+        options = operators.options(tag, blocks, threads, cluster)
         rules = even_shards, scale, soft_cap
         operators.call(operators.ops.all_gather_columns.default, output, input, self.number, *rules, options)
 
@@ -62,9 +64,10 @@ class Columns:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """output = all columns of the rows of this rank's group. Counts are of groups of `group_ranks` neighbours."""
-        options = operators.options(tag, blocks, threads)
+        options = operators.options(tag, blocks, threads, cluster)
         rules = group_ranks, counts.sharding, counts.padding, counts.slot_rows, even_shards, scale, soft_cap
         operators.call(
             operators.ops.all_to_all_columns.default, output, input, counts.rows, counts.slots, self.number, *rules, options
@@ -81,6 +84,7 @@ class Columns:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """values, indices = for each row the k largest of all ranks' columns, on every rank. indices: [rows, k] i32."""
         if not is_compiling():
@@ -95,9 +99,10 @@ class Columns:
                     tag=tag,
                     blocks=blocks,
                     threads=threads,
+                    cluster=cluster,
                 )
                 return
             except Watched:
                 pass
-        options = operators.options(tag, blocks, threads)
+        options = operators.options(tag, blocks, threads, cluster)
         operators.call(operators.ops.top_k_columns.default, values, indices, input, self.number, columns, even_shards, options)

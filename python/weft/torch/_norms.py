@@ -38,6 +38,7 @@ class Norms:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """A layer's sum, residual and RMSNorm; with `fp8_rows` also its rows as e4m3 (weft.Fp8Output).
 
@@ -61,7 +62,7 @@ class Norms:
             scale_floor,
             epsilon,
             gamma_plus_one,
-            operators.reduction_options("sum", algorithm, tag, blocks, threads),
+            operators.reduction_options("sum", algorithm, tag, blocks, threads, cluster),
         )
 
     def gather_sums_rms_norm(
@@ -87,11 +88,12 @@ class Norms:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """gather_sums with residual and RMSNorm on this rank's shard; with `fp8_rows` also e4m3 (weft.Fp8Output)."""
         norm = (scaling, scale_type, scale_token_stride, scale_group_stride, scale_floor, epsilon, gamma_plus_one)
         tensors = (output, residual_output, input, gamma, residual, fp8_rows, fp8_scales, fp8_scale)
-        options = operators.options(tag, blocks, threads)
+        options = operators.options(tag, blocks, threads, cluster)
         self._cross(operators.ops.gather_sums_rms_norm.default, tensors, counts, norm, group_ranks, options)
 
     def scatter_sums_rms_norm(
@@ -117,11 +119,12 @@ class Norms:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """scatter_sums with residual and RMSNorm on this rank's shard; with `fp8_rows` also e4m3."""
         norm = (scaling, scale_type, scale_token_stride, scale_group_stride, scale_floor, epsilon, gamma_plus_one)
         tensors = (output, residual_output, input, gamma, residual, fp8_rows, fp8_scales, fp8_scale)
-        options = operators.options(tag, blocks, threads)
+        options = operators.options(tag, blocks, threads, cluster)
         self._cross(operators.ops.scatter_sums_rms_norm.default, tensors, counts, norm, group_ranks, options)
 
     def _cross(

@@ -23,20 +23,21 @@ def number(argument: str, word: str, numbers: dict[str, int]) -> int:
     return numbers[word]
 
 
-def options(tag: int, blocks: int, threads: int, op: int = 0, algorithm: int = 0) -> int:
+def options(tag: int, blocks: int, threads: int, cluster: int, op: int = 0, algorithm: int = 0) -> int:
     """The options that most calls have beside their tensors, in one integer (PackedOptions of python/core/torch_call.hpp)."""
-    if not (0 <= tag < 1 << 32 and 0 <= blocks < 1 << 12 and 0 <= threads < 1 << 11):
-        for name, value, end in (("tag", tag, 1 << 32), ("blocks", blocks, 1 << 12), ("threads", threads, 1 << 11)):
+    if not (0 <= tag < 1 << 32 and 0 <= blocks < 1 << 12 and 0 <= threads < 1 << 11 and 0 <= cluster < 1 << 2):
+        given = ("tag", tag, 1 << 32), ("blocks", blocks, 1 << 12), ("threads", threads, 1 << 11)
+        for name, value, end in (*given, ("cluster", cluster, 1 << 2)):
             if not 0 <= value < end:
                 raise ValueError(f"{name} is {value}; it must be 0 to {end - 1}")
-    return tag | blocks << 32 | threads << 44 | op << 55 | algorithm << 58
+    return tag | blocks << 32 | threads << 44 | op << 55 | algorithm << 58 | cluster << 61
 
 
-def reduction_options(op: ReduceOp, algorithm: Algorithm, tag: int, blocks: int, threads: int) -> int:
-    if op == "sum" and algorithm == "automatic" and not (tag or blocks or threads):
+def reduction_options(op: ReduceOp, algorithm: Algorithm, tag: int, blocks: int, threads: int, cluster: int) -> int:
+    if op == "sum" and algorithm == "automatic" and not (tag or blocks or threads or cluster):
         return 0
     numbers = number("op", op, OPS), number("algorithm", algorithm, ALGORITHMS)
-    return options(tag, blocks, threads, *numbers)
+    return options(tag, blocks, threads, cluster, *numbers)
 
 
 def refuse_gradients(values: Iterable[object]) -> None:

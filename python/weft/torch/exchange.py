@@ -94,6 +94,7 @@ class Exchange:
         map: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
         **outputs: Unpack[Outputs],
     ) -> torch.Tensor:
         """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle.
@@ -103,7 +104,7 @@ class Exchange:
         """
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again, list(payloads)
-        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads), discard, most_tokens, map
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads, cluster), discard, most_tokens, map
         taken = *_in_order(outputs), list(output_payloads)
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *taken, *end)
         return handle
@@ -125,11 +126,12 @@ class Exchange:
         map: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> torch.Tensor:
         """The first half of dispatch: waits for no rank. Returns the handle."""
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales, rank_mask, _ids_for(rank_mask), again, list(payloads)
-        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads), discard, most_tokens, map
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads, cluster), discard, most_tokens, map
         operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
 
@@ -143,10 +145,11 @@ class Exchange:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
         **outputs: Unpack[Outputs],
     ) -> None:
         """The second half: takes the outputs of dispatch."""
-        end = self.number, operators.options(tag, blocks, threads), round
+        end = self.number, operators.options(tag, blocks, threads, cluster), round
         taken = *_in_order(outputs), list(output_payloads)
         operators.call(operators.ops.dispatch_wait.default, handle, output, *taken, *end)
 
@@ -163,10 +166,11 @@ class Exchange:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual."""
         tensors = output, input, handle, residual, source_wait_ns, topk_weights
-        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads)
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads, cluster)
         operators.call(operators.ops.combine.default, *tensors, *end)
 
     def combine_send(
@@ -180,9 +184,10 @@ class Exchange:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """The first half of combine: waits for no rank. With weights_at_combine, only the weights travel."""
-        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads), round
+        end = _list_of(rounds), self.number, operators.options(tag, blocks, threads, cluster), round
         operators.call(operators.ops.combine_send.default, input, handle, topk_weights, *end)
 
     def combine_wait(
@@ -196,10 +201,11 @@ class Exchange:
         tag: int = 0,
         blocks: int = 0,
         threads: int = 0,
+        cluster: int = 0,
     ) -> None:
         """The second half. An exchange for more tokens than `ring_rows`, or with weights_at_combine, reads `input`."""
         tensors = output, input, handle, residual, source_wait_ns
-        options = operators.options(tag, blocks, threads)
+        options = operators.options(tag, blocks, threads, cluster)
         operators.call(operators.ops.combine_wait.default, *tensors, self.number, options)
 
 

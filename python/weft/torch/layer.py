@@ -142,6 +142,7 @@ class MoeLayer:
         most_tokens: int = 0,
         map: int = 0,
         alone_by_size: bool = False,
+        cluster: int = 0,
         tag: int = 0,
         observe: Callable[[str, int, bool, int], object] | None = None,
         **num_sms: int,
@@ -150,15 +151,15 @@ class MoeLayer:
 
         up, down: functions that enqueue the GEMM that they are given on the current stream. shared: likewise, and the
         current stream is then one of the layer's: tensors that the function makes are freed behind its own work there.
-        workspace: None takes one from torch's allocator. num_sms: send_num_sms, … and alone_by_size as in
-        weft.MoeLayer.run. observe: as there, and torch.cuda.ExternalStream makes a stream of its number.
+        workspace: None takes one from torch's allocator. num_sms: send_num_sms, …, alone_by_size and cluster as
+        in weft.MoeLayer.run. observe: as there, and torch.cuda.ExternalStream makes a stream of its number.
         """
         operators.refuse_gradients((output, input, topk_weights, scales, residual))
         if workspace is None:
             workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=input.device)
         options: dict[str, Any] = {"schedule": schedule, "rounds": rounds, "most_tokens": most_tokens, "tag": tag}
         options |= num_sms
-        options |= {"alone_by_size": alone_by_size, "map": map}
+        options |= {"alone_by_size": alone_by_size, "cluster": cluster, "map": map}
         self.layer.run(
             output,
             input,

@@ -88,7 +88,8 @@ struct AllReduceWords {
 class AllReduce : public detail::GroupCall {
  public:
   static constexpr const char* kRange = "weft::all_reduce";
-  AllReduce(const Group& caller, const AllReduceArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+  AllReduce(const Group& caller, const AllReduceArgs& args)
+      : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   void check() {
     check_choices(args_);
@@ -123,7 +124,7 @@ class AllReduce : public detail::GroupCall {
                                      .aligned16 = instance_.aligned16,
                                      .requested = args_.algorithm,
                                      .launch = args_.launch,
-                                     .max_blocks = communicator.max_blocks(),
+                                     .max_blocks = communicator.max_blocks(args_.launch),
                                      .least_max_blocks = communicator.least_max_blocks(),
                                      .steps = group.tuning().table->steps});
     const AllReduceArgs& a = args_;

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "comm/pairs.hpp"
+
 namespace weft::detail {
 namespace {
 
@@ -53,7 +55,11 @@ TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
 Launch tuned_launch(const PlanQuery& query, const TuningStep& step) {
   const int most_threads = max_threads(is_specialized(query) ? query.size : 0);
   return {.blocks = query.launch.blocks != 0 ? query.launch.blocks : std::min(step.blocks, query.max_blocks),
-          .threads = query.launch.threads != 0 ? query.launch.threads : std::min(step.threads, most_threads)};
+          .threads = query.launch.threads != 0 ? query.launch.threads : std::min(step.threads, most_threads),
+          .cluster = query.launch.cluster};
+}
+int grid_of(const PlanQuery& query, int by_size) {
+  return whole_pairs(query.launch.blocks != 0 ? query.launch.blocks : by_size, query.launch);
 }
 
 // Few threads a block while there are blocks to spare, because latency comes first; then wider blocks, and all of the
@@ -69,16 +75,18 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   while (threads < most_threads && threads * most_blocks < packs) threads *= 2;
   const std::size_t blocks = std::clamp<std::size_t>((packs + threads - 1) / threads, 1, most_blocks);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
-  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
+  plan.blocks = grid_of(query, static_cast<int>(blocks) + 1);
 }
 
 // A block that makes all hops serves all chunks that share a slot (ops/all_reduce/pipelined_all_reduce.hpp): a power of
 // two of data blocks. With few processors, the links are busier if some warp groups move and others reduce. Measured on
-// H200 (docs/notes).
+// H200 (docs/notes). So do pairs, as beside the control block only one data block is a power of two and has a partner.
 void choose_pipelined_grid(const PlanQuery& query, Plan& plan) {
   constexpr int kLeastSlots = 32;
   const bool gpu = query.device == Device::cuda;
-  const int requested = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
+  const int given = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
+  const bool pairs = in_pairs(query.launch);
+  const int requested = pairs ? std::min(whole_pairs(given, query.launch), kFewPipelinedBlocks) : given;
   const auto slots = static_cast<int>(query.layout.pipeline_slots);
   plan.threads = query.launch.threads;
   if (gpu && requested <= kFewPipelinedBlocks && slots >= kLeastSlots) {
@@ -91,7 +99,8 @@ void choose_pipelined_grid(const PlanQuery& query, Plan& plan) {
       return;
     }
   }
-  const int data_blocks = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(slots / 2, requested - 1))));
+  const int most = pairs ? 1 : std::min(slots / 2, requested - 1);
+  const int data_blocks = static_cast<int>(std::bit_floor(static_cast<unsigned>(most)));
   plan.blocks = data_blocks + 1;
   if (plan.threads == 0) plan.threads = 512;
 }
@@ -101,7 +110,7 @@ void choose_multimem_grid(const PlanQuery& query, std::size_t shard, Plan& plan)
   const std::size_t chunks = (shard + query.layout.pipeline_packs - 1) / query.layout.pipeline_packs;
   const auto most = static_cast<std::size_t>(std::max(query.max_blocks - 1, 1));
   const auto blocks = static_cast<int>(std::clamp<std::size_t>(chunks, 1, most));
-  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks + 1;
+  plan.blocks = grid_of(query, blocks + 1);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
 }
 

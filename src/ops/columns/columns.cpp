@@ -37,7 +37,9 @@ class GatherColumns : public detail::GroupCall {
  public:
   static constexpr const char* kRange = "weft::all_gather_columns";
   GatherColumns(const Group& caller, const AllGatherColumnsArgs& args)
-      : GroupCall(caller, args.stream), args_(args), change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
+      : GroupCall(caller, args.stream, args.launch),
+        args_(args),
+        change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
 
   void check() {
     const GroupState& group = channel();

@@ -41,7 +41,9 @@ class ExchangeColumns : public detail::GroupCall {
   static constexpr const char* kRange = "weft::all_to_all_columns";
   static constexpr std::string_view kHint = detail::kCountsHint;
   ExchangeColumns(const Group& caller, const AllToAllColumnsArgs& args)
-      : GroupCall(caller, args.stream), args_(args), change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
+      : GroupCall(caller, args.stream, args.launch),
+        args_(args),
+        change_{args.type, args.output_f32, args.scale, args.soft_cap} {}
 
   void check() {
     const GroupState& group = channel();

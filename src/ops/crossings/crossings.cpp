@@ -42,7 +42,8 @@ class CrossingCall : public detail::GroupCall {
  public:
   static constexpr const char* kRange = kCrossingRanges[gathers ? 0 : 1];
   static constexpr std::string_view kHint = detail::kCountsHint;
-  CrossingCall(const Group& caller, const CrossingArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+  CrossingCall(const Group& caller, const CrossingArgs& args)
+      : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   void check() {
     const GroupState& group = channel();
@@ -75,6 +76,7 @@ class CrossingCall : public detail::GroupCall {
     query.own_bytes = in_one_hop ? output_.payload() : in_group / args_.group_ranks;
     query.whole_bytes = gathers ? output_.payload() : input_.payload();
     query.launch = args_.launch;
+    query.max_blocks = group.communicator().max_blocks(args_.launch);
     plan_ = detail::plan_move(query);
     return {detail::fingerprint(detail::name_of_operation<CrossingCall>(), args_.width, args_.type, args_.group_ranks,
                                 detail::fingerprint(args_.counts), args_.tag),

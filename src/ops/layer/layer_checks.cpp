@@ -20,6 +20,7 @@ void check_processors(const LayerState& layer, const MoeLayerCall& call) {
   of_gemm("shared_num_sms", call.shared_num_sms);
   const bool ring = layer.state.takes_ring(call.most_tokens);
   const auto of_exchange = [&](const char* name, int given) {
+    check_cluster(layer.state.dispatch_channel(), "cluster", name, {.blocks = given, .cluster = call.cluster});
     check_exchange_blocks(layer.state.dispatch_channel(), name, given, ring);
   };
   of_exchange("send_num_sms", call.send_num_sms);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "comm/pairs.hpp"
 #include "ops/layer/layer_state.hpp"
 #include "ops/moe/exchange_grid.hpp"
 #include "ops/moe/rounds.hpp"
@@ -54,16 +55,20 @@ MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
   made.rounds = rounds;
   made.alone_by_size = true;  // as `weft tune` has measured it
   const CommunicatorState& communicator = exchange.dispatch_channel().communicator();
-  const int most = std::min(communicator.max_blocks(), most_ring_blocks(communicator.fabric().max_blocks()));
-  const auto take = [](int& number, int of_step, int largest) {
-    if (number == 0) number = std::min(of_step, largest);
+  const Launch launch{.cluster = call.cluster};
+  const int most = std::min(communicator.max_blocks(launch), most_ring_blocks(communicator.fabric().max_blocks()));
+  const auto take_blocks = [&](int& number, int of_step) {
+    if (number == 0 && of_step != 0) number = whole_pairs(std::min(of_step, most), launch);
   };
-  take(made.send_num_sms, step.sms.send, most);
-  take(made.recv_num_sms, step.sms.recv, most);
-  take(made.combine_send_num_sms, step.sms.combine_send, most);
-  take(made.combine_recv_num_sms, step.sms.combine_recv, most);
-  take(made.up_num_sms, step.sms.up, layer.processors);
-  take(made.down_num_sms, step.sms.down, layer.processors);
+  const auto take = [&](int& number, int of_step) {
+    if (number == 0) number = std::min(of_step, layer.processors);
+  };
+  take_blocks(made.send_num_sms, step.sms.send);
+  take_blocks(made.recv_num_sms, step.sms.recv);
+  take_blocks(made.combine_send_num_sms, step.sms.combine_send);
+  take_blocks(made.combine_recv_num_sms, step.sms.combine_recv);
+  take(made.up_num_sms, step.sms.up);
+  take(made.down_num_sms, step.sms.down);
   return made;
 }
 

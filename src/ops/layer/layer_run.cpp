@@ -220,7 +220,7 @@ class LayerRun {
             .offsets = offsets(),
             .stream = stream,
             .tag = call_.tag,
-            .launch = {.blocks = blocks},
+            .launch = {.blocks = blocks, .cluster = call_.cluster},
             .rounds = call_.rounds};
   }
   CombineArgs combine_args(Stream stream, int blocks) const {
@@ -230,7 +230,7 @@ class LayerRun {
             .output = call_.output,
             .stream = stream,
             .tag = call_.tag,
-            .launch = {.blocks = blocks},
+            .launch = {.blocks = blocks, .cluster = call_.cluster},
             .rounds = call_.rounds};
   }
 

@@ -73,7 +73,7 @@ class MessageCall : public detail::GroupCall {
   static constexpr bool kPeersWait = false;
 
   MessageCall(const Group& caller, Stream stream, const Launch& launch)
-      : GroupCall(caller, stream), launch_(launch), group_state_(&GroupCall::channel()), many_(spare_parts()) {
+      : GroupCall(caller, stream, launch), launch_(launch), group_state_(&GroupCall::channel()), many_(spare_parts()) {
     many_.clear();
     use_channel(group_state_->communicator().mail());
   }
@@ -159,11 +159,11 @@ class MessageCall : public detail::GroupCall {
     if (launch_.blocks != 0) return launch_.blocks;
     const detail::RegionLayout& layout = channel().layout();
     const std::uint64_t chunk = layout.pipeline_packs * sizeof(detail::Pack), one = 1;
-    const auto most = static_cast<std::uint64_t>(std::max(members().communicator().max_blocks() - 1, 1));
+    const auto most = static_cast<std::uint64_t>(std::max(members().communicator().max_blocks(launch_) - 1, 1));
     const std::uint64_t chunks = std::max((longest(work) + chunk - 1) / chunk, one);
     const std::uint64_t lanes =
         std::bit_floor(std::min({std::max(most / work.queues, one), std::max(layout.pipeline_slots / 2, one), chunks}));
-    return static_cast<int>(std::min(lanes * work.queues, most)) + 1;
+    return detail::whole_pairs(static_cast<int>(std::min(lanes * work.queues, most)) + 1, launch_);
   }
   int threads_for(const detail::MessagesWork& work) const {
     if (launch_.threads != 0) return launch_.threads;

@@ -38,7 +38,7 @@ detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, const Dispatch
           .ring = exchange.takes_ring(handle.most_tokens),
           .phases = phases,
           .launch = launch,
-          .most_blocks = channel.communicator().max_blocks(),
+          .most_blocks = channel.communicator().max_blocks(launch),
           .one_thread = channel.communicator().fabric().device() == Device::cpu};
 }
 
@@ -76,7 +76,10 @@ template <InFlight::Side side, class Args>
 class HalfCall : public detail::GroupCall {
  public:
   HalfCall(const Group& group, ExchangeState& exchange, const Args& args, std::uint32_t most_tokens)
-      : GroupCall(group, args.stream), exchange_(exchange), args_(args), ring_(exchange.takes_ring(most_tokens)) {}
+      : GroupCall(group, args.stream, args.launch),
+        exchange_(exchange),
+        args_(args),
+        ring_(exchange.takes_ring(most_tokens)) {}
 
   GroupState& channel() const {
     return side == InFlight::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
@@ -234,12 +237,12 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
   detail::KernelCall mask_step(std::uint32_t tokens) const {
     constexpr int kThreads = 256;
     const auto ranks = static_cast<std::uint32_t>(channel().size());
-    const int most = args_.launch.blocks != 0 ? args_.launch.blocks : channel().communicator().max_blocks();
+    const int most = args_.launch.blocks != 0 ? args_.launch.blocks : channel().communicator().max_blocks(args_.launch);
     const int blocks = static_cast<int>((tokens * ranks + kThreads - 1) / kThreads);
     return {.call = {},
             .bound = detail::find_kernel(detail::MaskIdsQuery{})
                          .with({.mask = args_.rank_mask, .ids = args_.mask_ids, .tokens = tokens, .ranks = ranks}),
-            .blocks = std::min(blocks, most),
+            .blocks = detail::whole_pairs(std::min(blocks, most), args_.launch),
             .threads = kThreads};
   }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/pairs.hpp"
 #include "ops/moves/move_plan.hpp"
 #include "team/team.hpp"
 
@@ -21,7 +22,10 @@ ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
   for (int threads = 128; grid.threads == 0; threads *= 2) {
     if (threads >= kMoveThreads || blocks_of(threads) <= most) grid.threads = threads;
   }
-  if (grid.blocks == 0) grid.blocks = static_cast<int>(std::clamp<std::uint64_t>(blocks_of(grid.threads), 1, most)) + 1;
+  if (grid.blocks == 0) {
+    const auto by_size = static_cast<int>(std::clamp<std::uint64_t>(blocks_of(grid.threads), 1, most)) + 1;
+    grid.blocks = whole_pairs(by_size, args.launch);
+  }
   return grid;
 }
 
@@ -102,7 +106,7 @@ ExchangeGrid ring_grid(const ExchangeGridArgs& args, int most_threads, const Rin
     constexpr std::uint64_t kWarps = kMoveThreads / 32;
     const std::uint64_t blocks = std::max<std::uint64_t>((rows_of_all(args) * 2 + kWarps - 1) / kWarps, 2);
     const auto most = static_cast<std::uint64_t>(most_ring_blocks(args.most_blocks));
-    grid.blocks = static_cast<int>(std::min(blocks, most));
+    grid.blocks = whole_pairs(static_cast<int>(std::min(blocks, most)), args.launch);
   }
   if (grid.threads == 0) grid.threads = grid.blocks <= kFewBlocks ? most_threads : kMoveThreads;
   if (args.one_thread) return grid;

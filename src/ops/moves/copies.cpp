@@ -68,7 +68,7 @@ template <EqualCopy operation, class Args>
 class CopyEqual : public detail::GroupCall {
  public:
   static constexpr const char* kRange = kCopyRanges[static_cast<int>(operation)];
-  CopyEqual(const Group& caller, const Args& args) : GroupCall(caller, args.stream), args_(args) {}
+  CopyEqual(const Group& caller, const Args& args) : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   void check() {
     const GroupState& group = channel();
@@ -196,7 +196,7 @@ class GatherV : public detail::GroupCall {
  public:
   static constexpr const char* kRange = "weft::all_gather_v";
   static constexpr std::string_view kHint = detail::kCountsHint;
-  GatherV(const Group& caller, const AllGatherVArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+  GatherV(const Group& caller, const AllGatherVArgs& args) : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   void check();
   detail::CallName plan(bool);

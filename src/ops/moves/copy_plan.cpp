@@ -12,6 +12,7 @@ MovePlan plan_copy(const GroupState& group, const CopyPlanArgs& args) {
   query.sent_bytes = args.sent;
   query.symmetric = args.symmetric;
   query.launch = args.launch;
+  query.max_blocks = group.communicator().max_blocks(args.launch);
   return plan_move(query);
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/units.hpp"
+#include "comm/pairs.hpp"
 #include "ops/all_reduce/all_reduce_plan.hpp"
 #include "protocol/detour.hpp"
 
@@ -105,7 +106,7 @@ MovePlan plan_move(const MoveQuery& query) {
   const std::uint64_t blocks = flows ? most_blocks : std::min(blocks_of(threads), most_blocks);
   const Launch launch = tuned_launch(query, bytes, flows);
   plan.threads = launch.threads != 0 ? launch.threads : static_cast<int>(threads);
-  plan.blocks = launch.blocks != 0 ? launch.blocks : static_cast<int>(blocks) + 1;
+  plan.blocks = whole_pairs(launch.blocks != 0 ? launch.blocks : static_cast<int>(blocks) + 1, query.launch);
   // Half of a grid sends. With more warp groups than slots each sender would have less than two: it would wait for the
   // credit of its chunk before, and all would end together (docs/notes/0056). Each rank chooses for itself.
   const int warp_groups = warp_groups_of(plan.threads);

@@ -61,7 +61,7 @@ struct ScatterVWords {
 template <class Args, class Partition>
 class Scatter : public detail::GroupCall {
  public:
-  Scatter(const Group& caller, const Args& args) : GroupCall(caller, args.stream), args_(args) {}
+  Scatter(const Group& caller, const Args& args) : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   template <class Run>
   void each_step(Run run) const {
@@ -114,6 +114,7 @@ class Scatter : public detail::GroupCall {
     query.whole_bytes = input_.payload();
     query.sent_bytes = to_one;
     query.launch = args_.launch;
+    query.max_blocks = group.communicator().max_blocks(args_.launch);
     plan_ = detail::plan_move(query);
     partition_ = partition;
     partition_.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/units.hpp"
+#include "comm/pairs.hpp"
 
 namespace weft::detail {
 namespace {
@@ -21,7 +22,7 @@ int norm_threads(const Launch& launch, std::uint64_t row_packs, int max_threads)
 void give_roles(const NormQuery& query, std::uint64_t packs, NormPlan& plan) {
   constexpr std::uint64_t kMostWithoutRoles = 4 * kMiB;
   constexpr int kLeastBlocks = 8;
-  const int blocks = query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks;
+  const int blocks = whole_pairs(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, query.launch);
   const int threads = query.launch.threads != 0 ? query.launch.threads : kMostNormThreadsInRoles;
   const int group = kWarpGroupThreads;
   if (query.device != Device::cuda || plan.algorithm != Algorithm::two_shot) return;
@@ -73,10 +74,13 @@ NormPlan plan_norm(const NormQuery& query) {
   };
   const std::uint32_t specialized_size = has_specialized_norm(query.type, query.size, query.gamma_f32) ? query.size : 0;
   plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, specialized_size));
-  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(std::max(rows, senders)) + 1;
+  const auto grid_of = [&](int by_size) {
+    return whole_pairs(query.launch.blocks != 0 ? query.launch.blocks : by_size, query.launch);
+  };
+  plan.blocks = grid_of(blocks_for(std::max(rows, senders)) + 1);
   if (plan.piece_packs == row_packs && specialized_size == kNormSizeInRoles) give_roles(query, packs, plan);
   plan.norm_threads = norm_threads(query.launch, row_packs, kMostNormThreads);
-  plan.norm_blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(query.rows);
+  plan.norm_blocks = grid_of(blocks_for(query.rows));
   return plan;
 }
 

@@ -70,7 +70,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
  public:
   static constexpr const char* kRange = "weft::all_reduce_rms_norm";
   AllReduceRmsNorm(const Group& caller, const AllReduceRmsNormArgs& args)
-      : GroupCall(caller, args.stream), args_(args) {}
+      : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   void check() const { check_arguments(channel(), args_); }
 
@@ -87,7 +87,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                .requested = args_.algorithm,
                                .gamma_f32 = args_.gamma_f32,
                                .launch = args_.launch,
-                               .max_blocks = group.communicator().max_blocks(),
+                               .max_blocks = group.communicator().max_blocks(args_.launch),
                                .steps = group.tuning(detail::TunedOperation::all_reduce_rms_norm).table->steps});
     const detail::MadeScales scales = detail::made_scales(args_.fp8);
     return {detail::fingerprint("all_reduce_rms_norm", args_.type, args_.tokens, args_.hidden, plan_.algorithm,

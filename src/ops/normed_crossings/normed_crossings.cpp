@@ -62,7 +62,7 @@ class NormedCrossingCall : public detail::GroupCall {
   static constexpr const char* kRange = kNormedCrossingRanges[gathers ? 0 : 1];
   static constexpr std::string_view kHint = detail::kCountsHint;
   NormedCrossingCall(const Group& caller, const CrossingRmsNormArgs& args)
-      : GroupCall(caller, args.stream), args_(args) {}
+      : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   void check() {
     const GroupState& group = channel();
@@ -102,6 +102,7 @@ class NormedCrossingCall : public detail::GroupCall {
     query.own_bytes = args_.shard_rows * row;
     query.whole_bytes = whole_rows * row;
     query.launch = args_.launch;
+    query.max_blocks = group.communicator().max_blocks(args_.launch);
     plan_ = detail::plan_move(query);
     if (shards_may_flow() && !on_cpu()) plan_.warp_groups = detail::warp_groups_of(plan_.threads);
     choose_hops(detail::one_hop_packs(query));
@@ -185,8 +186,8 @@ class NormedCrossingCall : public detail::GroupCall {
     const auto each = static_cast<std::uint64_t>(plan_.threads);
     const std::uint64_t packs = std::max(args_.input_rows, args_.output_rows) * work_.most_row_packs();
     const std::uint64_t blocks = std::max<std::uint64_t>(args_.shard_rows, (packs + each - 1) / each);
-    const auto most = static_cast<std::uint64_t>(std::max(channel().communicator().max_blocks() - 1, 1));
-    plan_.blocks = static_cast<int>(std::clamp<std::uint64_t>(blocks, 1, most)) + 1;
+    const auto most = static_cast<std::uint64_t>(std::max(channel().communicator().max_blocks(args_.launch) - 1, 1));
+    plan_.blocks = detail::whole_pairs(static_cast<int>(std::clamp<std::uint64_t>(blocks, 1, most)) + 1, args_.launch);
   }
 
   const CrossingRmsNormArgs& args_;

@@ -32,7 +32,7 @@ struct TopKWords {
 class TopK : public detail::GroupCall {
  public:
   static constexpr const char* kRange = "weft::top_k_columns";
-  TopK(const Group& caller, const TopKColumnsArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+  TopK(const Group& caller, const TopKColumnsArgs& args) : GroupCall(caller, args.stream, args.launch), args_(args) {}
 
   void check() {
     const GroupState& group = channel();
@@ -105,8 +105,9 @@ class TopK : public detail::GroupCall {
   // A block for each part of a row, and one for control.
   int blocks(std::size_t rows) const {
     if (args_.launch.blocks != 0) return args_.launch.blocks;
-    const std::size_t most = static_cast<std::size_t>(std::max(channel().communicator().max_blocks() - 1, 1));
-    return static_cast<int>(std::clamp<std::size_t>(rows * parts_, 1, most)) + 1;
+    const std::size_t most =
+        static_cast<std::size_t>(std::max(channel().communicator().max_blocks(args_.launch) - 1, 1));
+    return detail::whole_pairs(static_cast<int>(std::clamp<std::size_t>(rows * parts_, 1, most)) + 1, args_.launch);
   }
   // A thread has a few packs, or its largest number is no bound for anything.
   int threads(std::size_t part_columns) const {

@@ -90,8 +90,10 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
 
 std::vector<Launch> MoeBench::launches() const {
   std::vector<Launch> all;
-  for (const std::int64_t number : parse_counts(blocks, "--blocks", kMostBlocks, 0))
-    all.push_back({.blocks = static_cast<int>(number), .threads = launch.threads});
+  for (const std::int64_t number : parse_counts(blocks, "--blocks", kMostBlocks, 0)) {
+    check_cluster("--blocks", number, launch.cluster);
+    all.push_back({.blocks = static_cast<int>(number), .threads = launch.threads, .cluster = launch.cluster});
+  }
   return all;
 }
 
@@ -100,14 +102,14 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   fmt::print(
       "MoE of {}: {}\n{} routing, {} dispatched{}, {} layout{}, {} combined {} "
-      "weights{}{}{}\n{}\n{}\n{}\n{}",
+      "weights{}{}{}{}\n{}\n{}\n{}\n{}",
       shape.name, in_words(shape), name(traffic), row,
       payloads.empty() ? "" : fmt::format(" with {}", payloads_in_words(args)), name(layout),
       scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
       unweighted ? "without" : "with", weights_at_combine ? " that it is given" : "",
       capacity != 0 ? fmt::format(", {} rows kept", capacity) : "",
-      rounds != 1 ? fmt::format(", in {} rounds", rounds) : "", headline(ranks, options), crowd.warning(),
-      moe_table(results, args).text(), kSpreadLegend);
+      rounds != 1 ? fmt::format(", in {} rounds", rounds) : "", launch.cluster == 2 ? kInPairs : "",
+      headline(ranks, options), crowd.warning(), moe_table(results, args).text(), kSpreadLegend);
   fmt::print(
       "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
       "token\n");
@@ -148,6 +150,7 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   json["rounds"] = rounds;
   json["path"] = name(path);
   json["exchange_blocks"] = exchange_blocks;
+  json["cluster"] = launch.cluster;
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   json["memory"] = to_json(memory);
   json["memory"]["output_bytes"] = memory.output;
@@ -259,6 +262,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
       ->check(whole_number(1, 16))
       ->capture_default_str();
   add_threads(app, bench->launch);
+  add_cluster(app, bench->launch.cluster);
   bench->options.add_to(app);
   ep->excludes(app.get_option("--ranks"));
   return [bench] { return bench->run(); };

@@ -50,7 +50,9 @@ LayerRow LayerBench::measure(Ranks& ranks, std::vector<std::unique_ptr<LayerRank
     const auto index = static_cast<std::size_t>(seat.local_index());
     if (opened[index] == nullptr)
       opened[index] = std::make_unique<LayerRank>(
-          ranks, seat, LayerRank::Args{.shape = shape, .tokens = most, .peo = peo_divisions(ways), .tile = tile});
+          ranks, seat,
+          LayerRank::Args{
+              .shape = shape, .tokens = most, .peo = peo_divisions(ways), .tile = tile, .cluster = ways.cluster});
     LayerRank& rank = *opened[index];
     rank.upload(seat, count);
     const LayerOutputs plain = reference_outputs(seat, rank, {});
@@ -95,8 +97,8 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
              shape.intermediate, shape.local(), ranks.world_size(),
              shape.shared != 0 ? fmt::format(", a shared expert of {} columns", shape.shared) : "",
              emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
-  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights\n{}\n",
-             headline(ranks, options));
+  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights{}\n{}\n",
+             ways.cluster == 2 ? kInPairs : "", headline(ranks, options));
   for (const LayerRow& row : rows) {
     if (row.tile != GemmTile::automatic)
       fmt::print("{} tokens: {:.3g} rows expected of each expert, GEMMs with tiles of {} rows\n", row.tokens,
@@ -141,6 +143,7 @@ int LayerBench::run() {
     json.erase("data");
     json["model"] = cli::to_json(of);
     json["emulated_ep"] = emulated;
+    json["cluster"] = ways.cluster;
     json["local_experts"] = shape.local();
     json["intermediate"] = shape.intermediate;
     json["shared_intermediate"] = shape.shared;
@@ -167,6 +170,7 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
                  "Processors of each part of communication in schedules with rounds; the experts have the rest (0: no "
                  "limits)")
       ->capture_default_str();
+  add_cluster(app, bench->ways.cluster);
   add_choice(app, "--path", bench->ways.path, {RowPath::automatic, RowPath::slots, RowPath::ring},
              "Way of rows (automatic: both are measured, slots up to 1024 tokens)");
   app.add_option(

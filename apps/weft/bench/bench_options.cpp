@@ -179,6 +179,19 @@ void add_threads(CLI::App& app, Launch& launch, int most_threads) {
       ->check(whole_number(32, most_threads));
 }
 
+void add_cluster(CLI::App& app, int& cluster) {
+  app.add_option("--cluster", cluster,
+                 "On GPUs, blocks of a cluster of Weft's kernels: 2 for GEMMs beside them that pair SMs, with even "
+                 "numbers of blocks; 1: single blocks; 0: as Weft likes")
+      ->check(whole_number(0, 2))
+      ->capture_default_str();
+}
+
+void check_cluster(const std::string& option, std::int64_t blocks, int cluster) {
+  if (cluster != 2 || blocks % 2 == 0) return;
+  throw Error(Errc::invalid_argument, fmt::format("{}: {} is odd, and --cluster is 2", option, blocks));
+}
+
 void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of) {
   for (const auto method : methods) fmt::print("\n{}\n{}", explain(method), table_of(method).text());
 }

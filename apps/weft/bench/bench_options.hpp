@@ -63,6 +63,11 @@ CLI::Option* add_method(CLI::App& app, std::string& text);
 inline constexpr int kMostBlocks = 1024, kMostThreads = 512;
 void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads = kMostThreads);
 void add_threads(CLI::App& app, Launch& launch, int most_threads = kMostThreads);
+inline constexpr std::string_view kInPairs = ", in clusters of two blocks";  // behind what is measured
+// --cluster, as Launch::cluster.
+void add_cluster(CLI::App& app, int& cluster);
+// Throws Errc::invalid_argument if a number that the option gives is odd, and blocks come in twos.
+void check_cluster(const std::string& option, std::int64_t blocks, int cluster);
 
 // A table for each method.
 void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of);

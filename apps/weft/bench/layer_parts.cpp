@@ -51,7 +51,7 @@ DispatchHandle LayerRank::dispatch(const LayerWay& way, std::uint32_t layer, Som
                              .counts = const_cast<std::int32_t*>(last_up_.counts),
                              .stream = device_->stream(),
                              .discard = true,
-                             .launch = {.blocks = way.sms}});
+                             .launch = {.blocks = way.sms, .cluster = cluster_}});
 }
 
 void LayerRank::combine(const LayerWay& way, const DispatchHandle& handle) {
@@ -59,7 +59,7 @@ void LayerRank::combine(const LayerWay& way, const DispatchHandle& handle) {
                      .input = last_down_.output,
                      .output = shape_.emulated != 0 ? combined_ : output_,
                      .stream = device_->stream(),
-                     .launch = {.blocks = way.sms}});
+                     .launch = {.blocks = way.sms, .cluster = cluster_}});
 }
 
 void LayerRank::exchange(const LayerWay& way, std::uint32_t layer) {

@@ -38,6 +38,7 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const Args& args)
     : shape_(args.shape),
       rank_(static_cast<std::uint32_t>(seat.rank())),
       most_virtual_(most_virtual_of(shape_, shape_.ranks, args.tokens)),
+      cluster_(args.cluster),
       group_(seat.communicator().world().state()),
       device_(open_rank_device(ranks, seat)),
       exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape_, most_virtual_))),
@@ -197,6 +198,7 @@ MoeLayerCall LayerRank::call_of(const LayerWay& way, std::uint32_t layer) {
           .combine_send_num_sms = sms.combine_send,
           .combine_recv_num_sms = sms.combine_recv,
           .alone_by_size = true,
+          .cluster = cluster_,
           .up_num_sms = sms.up,
           .down_num_sms = sms.down,
           .shared_num_sms = sms.up};

@@ -51,6 +51,7 @@ class LayerRank {
     std::uint32_t tokens = 0;             // most of one call
     std::vector<LayerRounds> peo = {};    // of calls of PeoLayer
     GemmTile tile = GemmTile::automatic;  // of GEMMs on GPUs
+    int cluster = 0;                      // as Launch::cluster
   };
   // The exchange has a ring, and slots beside it.
   LayerRank(Ranks& ranks, const Ranks::Seat& seat, const Args& args);
@@ -110,6 +111,7 @@ class LayerRank {
 
   LayerShape shape_;
   std::uint32_t rank_, most_virtual_;
+  int cluster_;
   const detail::GroupState& group_;
   std::unique_ptr<RankDevice> device_;
   MoeExchange exchange_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/layer_trace.hpp"
+#include "comm/pairs.hpp"
 
 namespace weft::cli {
 namespace {
@@ -63,7 +64,8 @@ DispatchArgs PeoLayer::dispatch_of(const Args& args, std::uint32_t number) const
           .most_tokens = args.call.most_tokens,
           .output = const_cast<void*>(round.up.input),
           .output_scales = const_cast<void*>(round.up.input_scales),
-          .counts = const_cast<std::int32_t*>(round.up.counts)};
+          .counts = const_cast<std::int32_t*>(round.up.counts),
+          .launch = {.cluster = args.call.cluster}};
 }
 
 // The sums of the rounds before are a round's residual. The last one is the output.
@@ -74,7 +76,8 @@ CombineArgs PeoLayer::combine_of(const Args& args, std::uint32_t number, const D
   return {.handle = handle,
           .input = rounds_[number].down.output,
           .residual = number != 0 ? sum_of(number - 1) : first,
-          .output = sum_of(number)};
+          .output = sum_of(number),
+          .launch = {.cluster = args.call.cluster}};
 }
 
 void PeoLayer::enqueue_shared(const Args& args) const {
@@ -97,7 +100,8 @@ std::vector<CombineArgs> PeoLayer::enqueue_rounds(const Args& args) {
   const auto count = static_cast<std::uint32_t>(args.ids.size());
   const Stream main = args.call.stream, sending = streams_->stream(0), back = streams_->stream(1);
   const Stream taking = args.method == 3 ? more_streams_->stream(0) : sending;
-  const int beside = args.method != 3 || args.sms == 0 ? args.sms : std::max(2, (args.sms + 1) / 2);
+  const int half = detail::whole_pairs(std::max(2, (args.sms + 1) / 2), {.cluster = args.call.cluster});
+  const int beside = args.method != 3 || args.sms == 0 ? args.sms : half;
   streams_->order(main, sending);
   if (has_shared(args.call)) streams_->order(main, streams_->stream(2));
   std::vector<DispatchArgs> dispatches;
@@ -141,7 +145,7 @@ void PeoLayer::run(const Args& args) {
   std::vector<CombineArgs> combines = enqueue_rounds(args);
   if (has_shared(args.call)) streams_->order(streams_->stream(2), back);
   for (std::uint32_t i = 0; i < count; ++i) {
-    combines[i].launch = {};  // as rounds' last wait
+    combines[i].launch.blocks = 0;  // as rounds' last wait
     make_part(args.call.observe, {.which = Which::combine_wait, .round = i, .stream = back},
               [&] { rounds_[i].exchange.combine_wait(combines[i]); });
   }

@@ -20,8 +20,10 @@ std::vector<RowPath> paths_of(const LayerOptions& options) {
 // Parts on all processors are in every ideal.
 std::vector<int> processors_of(const LayerOptions& options) {
   std::vector<int> all{0};
-  for (const std::int64_t number : parse_counts(options.sms, "--sms", kMostBlocks, 0))
+  for (const std::int64_t number : parse_counts(options.sms, "--sms", kMostBlocks, 0)) {
+    check_cluster("--sms", number, options.cluster);
     if (number != 0) all.push_back(static_cast<int>(number));
+  }
   return all;
 }
 

@@ -11,6 +11,7 @@ namespace weft::cli {
 
 struct LayerOptions {
   std::string rounds = "2,4", sms = "0", peo_methods = "1,2,3";
+  int cluster = 0;  // as Launch::cluster
   bool no_peo = false, shared = false;
   RowPath path = RowPath::automatic;  // both
 };

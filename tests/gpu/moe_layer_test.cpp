@@ -1,8 +1,10 @@
 // Layers of experts on GPU ranks, with GEMMs in plain loops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
+#include "gpu/support/captured_kernels.hpp"
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
@@ -41,7 +43,7 @@ class GpuLayer {
   // The input rows are added to the experts' sums: as a residual, or by a shared expert.
   enum class Added { nothing, residual, shared };
   // Only enqueues.
-  void run(const PreparedMoe& p, const LayerOrder& order, Added added = Added::nothing) const {
+  void run(const PreparedMoe& p, const LayerOrder& order, Added added = Added::nothing, int cluster = 0) const {
     MoeLayerCall call =
         layer_call(moe_.dispatch_args(p, gpu_.stream()), moe_.combine_args(p, {}, gpu_.stream()), order, workspace_);
     call.output = output_;
@@ -51,6 +53,7 @@ class GpuLayer {
     if (added == Added::residual) call.residual = call.input;
     if (added == Added::shared) call.shared = copy_slowly;
     call.send_num_sms = call.recv_num_sms = call.combine_send_num_sms = call.combine_recv_num_sms = blocks_;
+    call.cluster = cluster;
     layer_.run(call);
   }
   Bytes output(const PreparedMoe& p) const {
@@ -133,6 +136,39 @@ TEST_P(GpuLayers, EveryScheduleHasTheSameBits) {
       free_together(gpu, exchange);
     }));
   }
+}
+
+// The parts of dispatch and combine, and no others: each is one kernel. Bits stay the same.
+TEST_P(GpuLayers, PartsStartInPairs) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  const LayerCase of = layers_of_every_kind(ranks)[0][0];
+  const PreparedMoe p = prepare(of.call, ranks, 7);
+  const std::vector<LayerOrder> orders = every_order(of.call.args, ranks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+    GpuLayer layer(gpu, communicator, exchange, of, world.shared() ? 2 : 4);
+    layer.fill(p);
+    layer.run(p, orders[0]);
+    const Bytes plain = layer.output(p);
+    for (const LayerOrder& order : orders) {
+      if (world.shared() && order.schedule != LayerSchedule::plain) continue;
+      layer.fill(p);
+      layer.run(p, order, GpuLayer::Added::nothing, 2);
+      expect_bytes(layer.output(p), plain, std::string(name(order.schedule)));
+    }
+    const LayerOrder& last = orders[world.shared() ? 0 : 3];
+    const std::size_t rounds = last.division.size();
+    const std::size_t parts = last.schedule == LayerSchedule::rounds ? 2 * rounds + 2 : 2;
+    for (const int cluster : {0, 1, 2}) {
+      const std::vector<CapturedKernel> kernels =
+          captured_kernels(gpu, [&] { layer.run(p, last, GpuLayer::Added::nothing, cluster); });
+      const auto pairs = std::ranges::count_if(kernels, [](const CapturedKernel& kernel) { return kernel.in_pairs(); });
+      EXPECT_EQ(static_cast<std::size_t>(pairs), cluster == 2 ? parts : 0);
+      EXPECT_GT(kernels.size(), parts);
+    }
+    free_together(gpu, exchange);
+  }));
 }
 
 // A shared expert has a stream of its own, in eager calls and in graphs. Its rows have the bits of a residual.

@@ -203,7 +203,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     target_link_libraries(weft-c-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
     # Worlds of two: what is tried is the way there.
-    set(suites ColumnArguments.* ColumnShares.* GatherArguments.* GatheredCountsCalls.* Groups.*
+    set(suites Clusters.* ColumnArguments.* ColumnShares.* GatherArguments.* GatheredCountsCalls.* Groups.*
       MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* MoePayloads.* NormedCrossingArguments.*
       Recording.* RmsNormArguments.* SharedExpertsOfTwo.* SymmetricMemory.* TakenRows.* TopKArguments.*
       */AllReduce.EveryType*/1 */Columns.*/1 */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1

@@ -31,16 +31,16 @@ Words joined(Words first, const Words& second) {
   return first;
 }
 
-struct Command {
+struct PairedCommand {
   std::string name, option;  // that gives numbers of blocks
   Words more;
 };
-const std::vector<Command> kCommands = {{"moe", "--blocks", {}},
+const std::vector<PairedCommand> kPairedCommands = {{"moe", "--blocks", {}},
                                         {"moe-layer", "--sms", {"--rounds", "2", "--no-peo"}},
                                         {"moe-layer", "--sms", {"--rounds", "2", "--peo-methods", "3"}}};
 
 TEST(BenchClusters, AreSaidInTableAndReport) {
-  for (const Command& command : kCommands) {
+  for (const PairedCommand& command : kPairedCommands) {
     for (const std::string cluster : {"0", "1", "2"}) {
       const Ran ran = run_command(command.name, joined(command.more, {"--cluster", cluster, command.option, "0,2"}));
       ASSERT_EQ(ran.result.code, 0) << ran.result.err;
@@ -58,7 +58,7 @@ TEST(BenchClusters, OfTwoTakeEvenNumbersAndNoOthers) {
     EXPECT_EQ(ran.result.code, 2);
     EXPECT_NE(ran.result.err.find(says), std::string::npos) << ran.result.err;
   };
-  for (const Command& command : kCommands) {
+  for (const PairedCommand& command : kPairedCommands) {
     refused(command.name, {"--cluster", "2", command.option, "0,9"}, command.option + ": 9 is odd, and --cluster is 2");
     for (const std::string cluster : {"-1", "3"})
       refused(command.name, {"--cluster", cluster},

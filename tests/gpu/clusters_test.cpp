@@ -201,7 +201,8 @@ TEST(GpuClusters, KernelsOfOtherCallsStartInPairs) {
             gpu.reset();
             Move with = move;
             with.launch = launch;
-            GpuMove moved(gpu, prepare(with, kClusterRanks, rank));
+            const RankMove p = prepare(with, kClusterRanks, rank);
+            GpuMove moved(gpu, p);
             return captured_kernels(gpu, [&] { moved.call(communicator); });
           },
           most_pairs(communicator));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gpu/support/gpu_moe.hpp"
@@ -74,10 +75,11 @@ TEST_P(GpuMoePaths, GiveTheSameBitsFromAllProcessors) {
 
 // The most tokens of a rank, and rows as wide as DeepSeek-V3's. Slots serve them in parts.
 class GpuMoePrefill : public testing::TestWithParam<RowLayout> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, GpuMoePrefill, testing::ValuesIn(kLayouts), [](const auto& info) {
+std::string layout_name(const testing::TestParamInfo<RowLayout>& info) {
   constexpr const char* kNames[] = {"Masked", "Contiguous", "RankMajor", "RankCompact"};
   return kNames[info.index];
-});
+}
+INSTANTIATE_TEST_SUITE_P(Layouts, GpuMoePrefill, testing::ValuesIn(kLayouts), layout_name);
 
 TEST_P(GpuMoePrefill, OfTheMostTokensInFullWidth) {
   constexpr std::uint32_t ranks = 2, part = 1024;

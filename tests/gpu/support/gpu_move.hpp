@@ -14,6 +14,8 @@ namespace weft::test {
 class GpuMove {
  public:
   // `outputs`: their place; null: memory of its own.
+  // `largest` stays as long as this.
+  GpuMove(GpuRank& gpu, const RankMove&& largest, std::byte* outputs = nullptr) = delete;
   GpuMove(GpuRank& gpu, const RankMove& largest, std::byte* outputs = nullptr) : gpu_(gpu), largest_(largest) {
     for (std::size_t i = 0; i < largest.memory.size(); ++i) {
       const std::size_t bytes = largest.memory[i].before.size();

@@ -76,13 +76,17 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant == "halves") {
     setup.calls = moe_apart({setup.calls[0].ids, setup.calls[2].ids}, {2, 1}, {2, 2});
     setup.exchange.handles = 2;
-  } else if (variant == "rounds") {
+  } else if (is_one_of(variant, {"rounds", "rounds-ring"})) {
     // Two experts on each rank. The last rank to send first has rows for the second round alone.
     const auto last = static_cast<std::int64_t>(2 * setup.ranks - 1);
     setup.exchange.experts = 2 * setup.ranks;
     setup.exchange.capacity = 4 * setup.ranks;
     setup.exchange.handles = 2;
     setup.calls = moe_in_rounds({{{0, last}, {1, 0}, {last, -1}}, {{last, 1}, {0, 2}, {}}}, {1, 1}, {2, 1}, {2, 2});
+    if (variant == "rounds-ring") {
+      setup.exchange.path = RowPath::ring;
+      setup.exchange.ring_rows = setup.exchange.tokens;
+    }
   } else if (variant == "replays") {
     setup.calls = replays(setup.calls);
   } else if (variant == "apart") {
@@ -147,7 +151,8 @@ constexpr Variant kVariants[] = {{"two-shot", "wrap", 2},   {"one-shot", "torn16
                                  {"moe", "halves", 2},      {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
                                  {"pipelined", "apart", 2}, {"counts", "", 2},          {"counts", "wrap", 3},
                                  {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3},
-                                 {"moe", "rounds", 2},      {"moe", "ring-compact", 2}, {"moe", "ring-again", 2}};
+                                 {"moe", "rounds", 2},      {"moe", "rounds-ring", 2},  {"moe", "ring-compact", 2},
+                                 {"moe", "ring-again", 2}};
 
 }  // namespace
 

@@ -27,6 +27,7 @@ struct FaultArgs {
   //   "threads": in chunks that two threads share  "contiguous": experts one behind the other.
   //   "chunks": detours in chunks, not in lines    "stale": a stale replay before.
   //   "groups-beside": of two groups at once.      "ring": rows flow through a ring. "ring-lanes": likewise, by lanes.
+  //   "rounds": an exchange in rounds of experts   "rounds-ring": likewise, through a ring.
   std::string variant = {};
 };
 Setup fault_setup(const FaultArgs& args);

@@ -147,12 +147,11 @@ struct Variant {
   const char *protocol, *variant;
   unsigned ranks;
 };
-constexpr Variant kVariants[] = {{"two-shot", "wrap", 2},   {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
-                                 {"moe", "halves", 2},      {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
-                                 {"pipelined", "apart", 2}, {"counts", "", 2},          {"counts", "wrap", 3},
-                                 {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3},
-                                 {"moe", "rounds", 2},      {"moe", "rounds-ring", 2},  {"moe", "ring-compact", 2},
-                                 {"moe", "ring-again", 2}};
+constexpr Variant kVariants[] = {
+    {"two-shot", "wrap", 2},    {"one-shot", "torn16", 3}, {"one-shot", "i32", 2},     {"moe", "halves", 2},
+    {"two-shot", "replays", 2}, {"one-shot", "groups", 3}, {"pipelined", "apart", 2},  {"counts", "", 2},
+    {"counts", "wrap", 3},      {"moe", "roles", 2},       {"moe", "weights", 2},      {"moe", "weights", 3},
+    {"moe", "rounds", 2},       {"moe", "rounds-ring", 2}, {"moe", "ring-compact", 2}, {"moe", "ring-again", 2}};
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // Epochs of GPU ranks that begin at 0, pass the middle, or wrap.
 #include <gtest/gtest.h>
 
-#include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/gpu_layer.hpp"
 #include "gpu/support/gpu_norm.hpp"
 #include "support/first_epoch.hpp"
 #include "support/moe_batches.hpp"
@@ -45,6 +45,34 @@ TEST_P(GpuFirstEpochs, OfAllReducesAnExchangeAndNorms) {
         run_on_gpu_rank(communicator, gpu, norm);
       }
     }));
+  }
+}
+
+class GpuFirstEpochsOfLayers : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuFirstEpochsOfLayers, testing::Values(1, 2, 4));
+
+// By slots, and by a ring. The first call ends before epochs wrap.
+TEST_P(GpuFirstEpochsOfLayers, EveryScheduleHasTheSameBits) {
+  const std::uint32_t ranks = GetParam();
+  const std::vector<std::vector<LayerCase>> all = layers_of_every_kind(ranks);
+  for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
+    const FirstEpoch epoch(first);
+    GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+    for (const std::size_t kind : {std::size_t{0}, all.size() - 2}) {
+      const LayerCase& of = all[kind][0];
+      const PreparedMoe p = prepare(of.call, ranks, 7);
+      const std::vector<LayerOrder> orders = every_order(world, of.call.args);
+      expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+        MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+        GpuLayer layer(gpu, communicator, exchange, of, blocks_of_part(world));
+        const Bytes plain = layer.made(p, orders[0]);
+        for (int turn = 0; turn < 3; ++turn) {
+          for (const LayerOrder& order : orders)
+            expect_bytes(layer.made(p, order), plain, std::string(name(order.schedule)));
+        }
+        free_together(gpu, exchange);
+      }));
+    }
   }
 }
 

@@ -255,14 +255,13 @@ TEST(GpuMoeFreeing, ARankThatDoesNotCallIsMissed) {
   Config config = config_for(1);
   config.rendezvous_deadline = 2s;
   GpuWorld world = make_gpu_world(2, config);
-  std::latch missed(1);
+  std::latch missed(2);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    std::optional<CountDown> told;
-    if (rank == 0) told.emplace(missed);
+    CountDown told(missed);
     MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     use(exchange, p, communicator, gpu, world.launch());
     if (rank == 0) expect_says(error_of([&] { exchange.free(); }), "free an exchange");
-    told.reset();
+    told.now();
     missed.wait();
     use(exchange, p, communicator, gpu, world.launch());
   }));

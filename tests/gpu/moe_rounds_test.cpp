@@ -7,6 +7,7 @@
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/moe_replays.hpp"
+#include "support/first_epoch.hpp"
 #include "support/moe_rounds.hpp"
 #include "support/ranks.hpp"
 
@@ -16,8 +17,8 @@ namespace {
 class GpuMoeRounds : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeRounds, testing::Values(1, 2, 4));
 
-void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks) {
-  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+void in_every_division(GpuWorld& world, const std::vector<Batch>& batches) {
+  const auto ranks = static_cast<std::uint32_t>(world.size());
   for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     const std::vector<Division> divisions = every_division(batch.front().args, ranks);
@@ -34,6 +35,10 @@ void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks) {
       free_together(gpu, exchange);
     }));
   }
+}
+
+void in_every_division(const std::vector<Batch>& batches, std::uint32_t ranks) {
+  in_every_division(lasting_gpu_world(static_cast<int>(ranks)), batches);
 }
 
 TEST_P(GpuMoeRounds, EveryKindOfRouting) {
@@ -57,6 +62,53 @@ TEST_P(GpuMoeRounds, EveryKindOfRoutingThroughTheRing) {
 
 TEST_P(GpuMoeRounds, CastOnTheWayThroughTheRing) {
   in_every_division(on_whole_ring(casts_on_the_way(GetParam())), GetParam());
+}
+
+TEST_P(GpuMoeRounds, EpochsWrap) {
+  const std::vector<Batch> by_slots{every_kind_of_routing(GetParam())[0]}, by_ring = on_whole_ring(by_slots);
+  for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
+    const FirstEpoch epoch(first);
+    GpuWorld world = make_gpu_world(static_cast<int>(GetParam()), gpu_config());
+    in_every_division(world, by_slots);
+    in_every_division(world, by_ring);
+  }
+}
+
+// A call of an exchange with replicas. Its results are those of an exchange whose experts are the replicas.
+struct GpuCallOfReplicas : GpuMoeCall {
+  std::byte* given;
+  DispatchArgs dispatch() const {
+    DispatchArgs args = GpuMoeCall::dispatch();
+    args.topk_ids = given;
+    return args;
+  }
+};
+
+TEST_P(GpuMoeRounds, ReplicasServeInTurn) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  for (ReplicaCase replicas : replicas_in_turn(ranks)) {
+    if (replicas.with.layout == RowLayout::rank_compact) continue;  // has one round
+    serve_rounds(replicas);
+    const PreparedMoe p = prepare(replicas.call, ranks, 3);
+    const std::vector<Division> divisions = every_division(replicas.with, ranks);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      MoeExchange of_replicas = MoeExchange::create(communicator, replicas.with);
+      MoeExchange of_experts = MoeExchange::create(communicator, replicas.call.args);
+      GpuMoe moe(gpu, communicator, of_experts, world.launch());
+      const std::vector<std::int32_t>& given = p.tokens[static_cast<std::size_t>(rank)].given;
+      GpuCallOfReplicas call{{moe, p, gpu.stream()}, gpu.device_memory(given.size() * sizeof(std::int32_t))};
+      detail::check_cuda(cudaMemcpyAsync(call.given, given.data(), given.size() * sizeof(std::int32_t),
+                                         cudaMemcpyHostToDevice, gpu.stream()),
+                         "upload");
+      for (const Division& division : divisions) {
+        moe.fill(p);
+        exchange_in_rounds(of_replicas, call, division);
+      }
+      free_together(gpu, of_replicas);
+      free_together(gpu, of_experts);
+    }));
+  }
 }
 
 // Captures all rounds on two streams: sums of each round are sent beside the next round's rows. Replays find other

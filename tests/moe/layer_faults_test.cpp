@@ -9,58 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "support/moe_layers.hpp"
+#include "support/broken_layers.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
 
 namespace weft::test {
 namespace {
-
-using Part = LayerPart::Which;
-
-struct BrokenPart {
-  LayerOrder order;
-  Part part;
-  std::uint32_t round;
-  const char* words;  // in the errors of the others
-};
-
-std::vector<BrokenPart> broken_parts(std::uint32_t ranks) {
-  const LayerOrder plain{LayerSchedule::plain, {}};
-  const Division three = ranks == 2 ? Division{1, 2, 1} : Division{1, 1, 1};
-  const LayerOrder rounds{LayerSchedule::rounds, three}, combine{LayerSchedule::combine_rounds, three};
-  return {{plain, Part::dispatch, 0, "layer: dispatch: it is broken"},
-          {plain, Part::down, 0, "layer: down: it is broken"},
-          {rounds, Part::up, 0, "layer: up, round 0 of 0 to 2: it is broken"},
-          {rounds, Part::down, 1, "layer: down, round 1 of 0 to 2: it is broken"},
-          {rounds, Part::dispatch_wait, 2, "layer: dispatch wait, round 2 of 0 to 2: it is broken"},
-          {rounds, Part::down, 2, "layer: down, round 2 of 0 to 2: it is broken"},
-          {combine, Part::up, 0, "layer: up: it is broken"},
-          {combine, Part::down, 1, "layer: down, round 1 of 0 to 2: it is broken"},
-          {plain, Part::shared, 0, "layer: shared expert: it is broken"},
-          {rounds, Part::shared, 0, "layer: shared expert: it is broken"},
-          {combine, Part::shared, 0, "layer: shared expert: it is broken"}};
-}
-
-// GEMMs and the shared expert throw by themselves; other parts as their observer throws in front of them.
-void break_part(MoeLayerCall& call, const BrokenPart& broken) {
-  if (broken.part == Part::shared) {
-    call.shared = [](const SharedExpert&) { throw std::runtime_error("it is broken"); };
-    return;
-  }
-  if (broken.part == Part::up || broken.part == Part::down) {
-    GroupedGemm& gemm = broken.part == Part::up ? call.up : call.down;
-    gemm = [gemm, round = broken.round](const ExpertGemm& of) {
-      if (of.round == round) throw std::runtime_error("it is broken\nin the second line");
-      gemm(of);
-    };
-    return;
-  }
-  call.observe = [&broken](const LayerPart& part) {
-    if (part.which == broken.part && part.round == broken.round) throw std::runtime_error("it is broken");
-  };
-}
 
 // There is no deadline: ranks that are not told wait for ever.
 void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const BrokenPart& broken) {
@@ -118,7 +73,7 @@ TEST(MoeLayerFaults, ExceptionsBehindTheLastSumsAreToldInTheNextCall) {
           MoeLayerCall call = moe.call(order);
           if (rank == 1) {
             call.observe = [](const LayerPart& part) {
-              if (part.which == Part::combine_wait) throw std::runtime_error("it is broken");
+              if (part.which == LayerPart::Which::combine_wait) throw std::runtime_error("it is broken");
             };
           }
           moe.layer().run(call);

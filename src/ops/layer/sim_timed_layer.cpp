@@ -26,7 +26,8 @@ std::uint32_t experts_of_rank(const TimedTraffic& traffic) {
 }
 
 Rounds rounds_of(const TimedLayer& layer) {
-  return detail::divide(experts_of_rank(layer.traffic), {.count = static_cast<std::uint32_t>(layer.round_ns.size())});
+  return detail::divide(experts_of_rank(layer.traffic),
+                        {.count = static_cast<std::uint32_t>(layer.division.size()), .experts = layer.division.data()});
 }
 
 // Different experts for each token, drawn with equal chances.

@@ -12,6 +12,7 @@ namespace weft::sim {
 struct TimedLayer {
   TimedTraffic traffic;
   double experts_ns;             // of all experts, on all processors
+  Division division;             // a rank's experts of each round
   double processors;             // of dispatch, and of combine, in rounds; the experts have the others …
   std::vector<double> round_ns;  // … and take so long in each round
 };

@@ -127,8 +127,9 @@ class TimeMutants : public testing::TestWithParam<int> {
 };
 
 TEST_P(TimeMutants, TakeTooLong) {
-  for (const LayerCase& one : {LayerCase{16, 128, false, kNear, {}}, LayerCase{16, 128, true, kNear, {}},
-                               LayerCase{32, 128, true, kNear, {}}}) {
+  for (const LayerCase& one :
+       {LayerCase{16, 128, false, kNear, {}}, LayerCase{16, 128, true, kNear, {}}, LayerCase{32, 128, true, kNear, {}},
+        LayerCase{16, 128, false, kNear, {6, 6, 4}}, LayerCase{16, 128, true, kNear, {4, 4, 4, 4}}}) {
     detail::active_mutant = 0;
     const TimedLayer layer = layer_of(one, one.ring);
     const double best = ideal(parts_of_rounds(layer));

@@ -123,6 +123,7 @@ struct MoeLayerCall {
   bool alone_by_size = false;
   int cluster = 0;  // of the parts of dispatch and combine, as Launch::cluster
   // The numbers that the GEMMs and the shared expert are told: 0, all, to as many as the GPU has (on CPU ranks 256).
+  // The activation takes up_num_sms at most.
   int up_num_sms = 0, down_num_sms = 0, shared_num_sms = 0;
   // For traces: called by the calling thread while it enqueues the parts, and may record events in their streams.
   LayerObserver observe = {};

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/layer/part_blocks.hpp"
 #include "support/moe_layers.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
@@ -236,6 +237,14 @@ TEST(LayerChoice, TheCallersNumbersComeFirst) {
     call.rounds.count = 2;
     expect_says(error_of([&] { moe.layer().run(call); }), "rounds.count: 2 is not 1, and the schedule is automatic");
   }));
+}
+
+TEST(LayerChoice, TheActivationKeepsToTheProcessorsOfTheUpGemm) {
+  MoeLayerCall call;
+  EXPECT_EQ(detail::blocks_of_activation(call, 132), 132);
+  call.up_num_sms = 100;
+  EXPECT_EQ(detail::blocks_of_activation(call, 132), 100);
+  EXPECT_EQ(detail::blocks_of_activation(call, 66), 66);
 }
 
 TEST(LayerChoice, AutomaticIsTheDefault) {

@@ -30,8 +30,8 @@ class SiluMul : public GroupCall {
  public:
   static constexpr const char* kRange = "weft::silu_mul";
   static constexpr bool kPeersWait = false, kInTurn = false;
-  SiluMul(const Group& group, Stream stream, const SiluMulWork& work, DataType type)
-      : GroupCall(group, stream), work_(work), type_(type) {}
+  SiluMul(const Group& group, const MoeLayerCall& layer, const SiluMulWork& work, DataType type)
+      : GroupCall(group, layer.stream), layer_(layer), work_(work), type_(type) {}
 
   void check() {}
   CallName plan(bool) const {
@@ -44,11 +44,12 @@ class SiluMul : public GroupCall {
     constexpr int kThreads = 256;
     run({.call = {},
          .bound = find_kernel(SiluMulQuery{type_, cast, work_.shape.scale_order}).with(work_),
-         .blocks = channel().communicator().fabric().max_blocks(),
+         .blocks = blocks_of_activation(layer_, channel().communicator().fabric().max_blocks()),
          .threads = kThreads});
   }
 
  private:
+  const MoeLayerCall& layer_;
   const SiluMulWork& work_;
   DataType type_;
 };
@@ -265,7 +266,7 @@ class LayerRun {
                            .counts = counts(),
                            .offsets = offsets(),
                            .experts = experts};
-    SiluMul call(layer_.group, call_.stream, work, layer_.exchange.args().combine_type);
+    SiluMul call(layer_.group, call_, work, layer_.exchange.args().combine_type);
     part(Which::activation, round, call_.stream, [&](Stream) { make_call(call); });
   }
 

@@ -1,6 +1,7 @@
 // The blocks of the parts of a layer that Weft makes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "weft/moe_layer.hpp"
@@ -29,6 +30,11 @@ constexpr int blocks_of(const PartOfCall& part) {
   if (part.which == Which::combine_send) return part.call.combine_send_num_sms;
   if (part.which == Which::combine || part.which == Which::combine_wait) return part.call.combine_recv_num_sms;
   return 0;
+}
+
+// The activation has a block for each processor that the up GEMM may have. `most`: that run at once.
+constexpr int blocks_of_activation(const MoeLayerCall& call, int most) {
+  return call.up_num_sms != 0 ? std::min(call.up_num_sms, most) : most;
 }
 
 }  // namespace weft::detail

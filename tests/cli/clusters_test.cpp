@@ -36,8 +36,8 @@ struct PairedCommand {
   Words more;
 };
 const std::vector<PairedCommand> kPairedCommands = {{"moe", "--blocks", {}},
-                                        {"moe-layer", "--sms", {"--rounds", "2", "--no-peo"}},
-                                        {"moe-layer", "--sms", {"--rounds", "2", "--peo-methods", "3"}}};
+                                                    {"moe-layer", "--sms", {"--rounds", "2", "--no-peo"}},
+                                                    {"moe-layer", "--sms", {"--rounds", "2", "--peo-methods", "3"}}};
 
 TEST(BenchClusters, AreSaidInTableAndReport) {
   for (const PairedCommand& command : kPairedCommands) {

@@ -23,8 +23,13 @@ std::vector<CapturedKernel> captured_kernels(const GpuRank& gpu, Body&& body) {
   using detail::check_cuda;
   gpu.meet();
   check_cuda(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  body();
   cudaGraph_t graph = nullptr;
+  try {
+    body();
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(gpu.stream(), &graph));  // or all later tests on this stream would fail
+    throw;
+  }
   check_cuda(cudaStreamEndCapture(gpu.stream(), &graph), "cudaStreamEndCapture");
   std::size_t count = 0;
   check_cuda(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");

@@ -27,7 +27,7 @@ std::vector<std::uint32_t> ragged_tokens(std::uint32_t ranks, std::uint32_t most
 // One block and several on a processor's share, and threads of each kind of grid. Ranks that share a GPU leave room
 // for the calls of all.
 std::vector<Launch> launches(const GpuWorld& world) {
-  std::vector<Launch> all{{.blocks = 2, .threads = 128}, {.blocks = 4}, {.blocks = 8}, {.blocks = 16, .threads = 256}};
+  std::vector<Launch> all{{.blocks = 2, .threads = 128}, {.blocks = 4}, {.blocks = 8}, {.blocks = 12, .threads = 256}};
   if (!world.shared()) all.insert(all.end(), {{}, {.blocks = 24}, {.blocks = 64}});
   return all;
 }

@@ -243,7 +243,7 @@ class Group(Columns, Norms):
 
     def barrier(self, x: torch.Tensor, *, tag: int = 0) -> None:
         """No rank's barrier ends before every rank's has begun. `x`, which is not read, says on which device."""
-        operators.call(operators.ops.barrier.default, x, self.number, operators.options(tag, 0, 0))
+        operators.call(operators.ops.barrier.default, x, self.number, operators.options(tag, 0, 0, 0))
 
     def all_gather_v(
         self,
@@ -314,11 +314,11 @@ class Group(Columns, Norms):
         """output = what all ranks' words say (weft.GatheredCounts)."""
         of_shards = operators.number("sharding", sharding, operators.SHARDINGS), split_slots
         of_slots = operators.number("padding", padding, operators.PADDINGS), slot_rows
-        rules = self.number, group_ranks, *of_shards, *of_slots, operators.options(tag, 0, 0)
+        rules = self.number, group_ranks, *of_shards, *of_slots, operators.options(tag, 0, 0, 0)
         operators.call(operators.ops.all_gather_counts.default, output, input, *rules)
 
 
 def _peer_and_tag(message: Message) -> tuple[int, int]:
     if len(message) not in (2, 3):
         raise ValueError(f"a message is (tensor, peer) or (tensor, peer, tag), not {len(message)} values")
-    return message[1], operators.options(message[2], 0, 0) if len(message) == 3 else 0
+    return message[1], operators.options(message[2], 0, 0, 0) if len(message) == 3 else 0

@@ -195,12 +195,14 @@ constexpr const char* kMoeExamples =
 push of as many bytes over the links, and a plain copy of the bytes that must be read and written.
 The text under it says what each column contains. It is measured on GPUs that reach each other.
 With many tokens the masked layout takes much memory: take another --layout.
+bench/rivals.py has DeepEP and NCCL EP move the tokens of --tokens-out; --columns shows their times.
 
 Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128
   weft bench moe --tokens 128,1024 --blocks 0,4,8,16,24           only on GPUs
   weft bench moe --tokens 128,1024 --layout contiguous --json prefill.json
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
+  weft bench moe --tokens 8 --tokens-out tokens.json              for bench/rivals.py
   weft bench moe --tokens 128 --payload 448 --payload 4           up to four payloads of a row
   weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4 --blocks 0,2)";
 
@@ -208,6 +210,7 @@ constexpr const char* kMoeLayerExamples =
     R"(Layers run plainly, in rounds, and with combine in rounds beside the down GEMM. The GEMMs are
 CUTLASS's, if this program was configured with WEFT_CUTLASS. CPU ranks multiply in plain loops.
 A second table has the parts alone, and a third one the fastest way of each schedule and its ideal.
+bench/rivals.py runs other libraries' layers with the tokens of --tokens-out; --columns shows them.
 
 Examples:
   weft bench moe-layer --tokens 8,128 --emulate-ep 32 --sms 0,16  only on GPUs, with CUTLASS

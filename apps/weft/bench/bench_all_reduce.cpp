@@ -142,13 +142,6 @@ Table sweep_table(const std::vector<Point>& sizes, const std::vector<Contender>&
   return table;
 }
 
-// Empty for CPU ranks.
-std::string gpu_of(const Ranks& ranks) {
-  if (ranks.device() != Device::cuda) return {};
-  const Machine machine = describe_machine();
-  return machine.gpus.empty() ? std::string() : machine.gpus[0].name;
-}
-
 int AllReduceBench::run() const {
   sizes(Device::cpu);  // complains of bad sizes before anything is started
   if (algorithm.starts_with("multimem") && !options.multicast)

@@ -5,9 +5,11 @@
 #include <memory>
 
 #include "bench/bench_options.hpp"
+#include "bench/columns_file.hpp"
 #include "bench/csv.hpp"
 #include "bench/moe_measure.hpp"
 #include "bench/moe_tables.hpp"
+#include "bench/tokens_file.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
@@ -33,11 +35,31 @@ std::vector<std::int64_t> default_moe_tokens(Device device) {
 // The widest rows have this limit; an exchange knows its own.
 constexpr std::int64_t kMostPayloadBytes = (std::int64_t{4} << 20) + 4096;
 
+// Every rank's choices, as a layer.
+RoutedTokens routed_tokens(const MoeTraffic& traffic, int ranks) {
+  RoutedTokens routed{.tokens = traffic.token_count(), .layers = {}};
+  routed.layers.emplace_back();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const RankTokens& of = traffic.tokens(static_cast<std::uint32_t>(rank));
+    routed.layers[0].push_back({of.ids, of.weights});
+  }
+  return routed;
+}
+
+// The fastest time of any number of blocks.
+double fastest_us(const std::vector<MoeResult>& results, std::string_view operation) {
+  const auto index = static_cast<std::size_t>(std::ranges::find(kMoeOperations, operation) - kMoeOperations.begin());
+  double best = 0;
+  for (const MoeResult& result : results)
+    if (result.wrong.empty() && (best == 0 || result.us[index] < best)) best = result.us[index];
+  return best;
+}
+
 struct MoeBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
-  std::string tokens;
+  std::string tokens, tokens_out, columns;
   std::string blocks = "0";
   std::string row;  // empty: as usual
   Traffic traffic = Traffic::uniform;
@@ -55,11 +77,15 @@ struct MoeBench {
   struct Measured {
     ModelShape shape;
     MoeExchangeArgs args;
+    Columns columns = {};
+    std::vector<RoutedTokens> routed = {};  // if a file of them is asked for
+    std::vector<BesideColumn> others = {};
     std::vector<MoeResult> results = {};
     std::vector<std::string> notes = {};
   };
   MoeExchangeArgs exchange_of(const ModelShape& shape, std::int64_t most_tokens) const;
   std::vector<Launch> launches() const;
+  TokensShape tokens_shape(const MoeExchangeArgs& args, int ranks) const;
   void measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Measured& measured) const;
   void print(const Ranks& ranks, const Measured& measured, const Crowd& crowd) const;
   void write(const Ranks& ranks, const Measured& measured) const;
@@ -97,8 +123,18 @@ std::vector<Launch> MoeBench::launches() const {
   return all;
 }
 
+TokensShape MoeBench::tokens_shape(const MoeExchangeArgs& args, int ranks) const {
+  return {.command = "bench moe",
+          .routing = std::string(name(traffic)),
+          .dispatched = row,
+          .hidden = args.hidden,
+          .experts = args.experts,
+          .top_k = args.top_k,
+          .ranks = ranks};
+}
+
 void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& crowd) const {
-  const auto& [shape, args, results, notes] = measured;
+  const auto& [shape, args, columns_of_file, routed, others, results, notes] = measured;
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   fmt::print(
       "MoE of {}: {}\n{} routing, {} dispatched{}, {} layout{}, {} combined {} "
@@ -114,7 +150,9 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
       "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
       "token\n");
   if (const Table rivals = moe_rival_table(results, crowd); rivals.rows() != 0)
-    fmt::print("\n{}{}\n", rivals.text(), moe_rival_legend(results, args));
+    fmt::print("\n{}{}", rivals.text(), moe_rival_legend(results, args));
+  if (!others.empty()) fmt::print("\n{}", columns_table(others, "the fastest of --blocks"));
+  fmt::print("\n");
   fmt::print("Receive buffers {} + {} per bank, window {}, output {}\n{}\n", format_bytes(memory.dispatch),
              format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
              verdict_line(compared(results)));
@@ -123,18 +161,19 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
 }
 
 void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
-  const auto& [shape, args, results, notes] = measured;
+  const auto& [shape, args, columns_of_file, routed, others, results, notes] = measured;
   std::vector<Result> of_rivals;
   for (const MoeRival* rival : rivals_of(results)) of_rivals.push_back(rival->result);
   const Crowd crowd = crowd_of(ranks, of_rivals);
   if (options.tables_on_stdout()) print(ranks, measured, crowd);
   if (!options.csv.empty()) {
     const CsvArgs about{.ranks = ranks.world_size(), .crowd = crowd, .payload_bytes = args.payload_bytes};
-    write_text(options.csv, to_csv(about, {}, results));
+    write_text(options.csv, to_csv(about, {}, results, others));
   }
   if (!options.wants_report()) return;
   auto json =
       report(run_info({"bench moe", arguments, notes, crowd}, ranks, options), describe_machine(), to_json(results));
+  for (const BesideColumn& other : others) json["points"].push_back(to_json(other.point));
   json.erase("data");  // the traffic has rows of its own, no pattern of Data
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
@@ -167,6 +206,9 @@ void MoeBench::measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Me
     progress.step(fmt::format("{} tokens", count));
     const MoeTraffic flow(measured.shape, measured.args, traffic, ranks.world_size(),
                           static_cast<std::uint32_t>(count));
+    RoutedTokens routed = routed_tokens(flow, ranks.world_size());
+    const std::vector<ColumnPoint> others = measured.columns.of(routed);
+    if (!tokens_out.empty()) measured.routed.push_back(std::move(routed));
     auto results = measurement.run({.traffic = flow, .samples = options.samples, .launches = launches()});
     const std::vector<MoeRival> peers = rivals->peers(flow, options.samples);
     for (MoeResult& result : results) {
@@ -177,6 +219,8 @@ void MoeBench::measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Me
       progress.clear();
       fmt::print(stderr, "WRONG: {} tokens: {}\n", count, wrong);
     }
+    for (const ColumnPoint& other : others)
+      measured.others.push_back({.point = other, .weft_us = fastest_us(results, other.operation)});
     std::ranges::move(results, std::back_inserter(measured.results));
   }
   progress.clear();
@@ -193,11 +237,21 @@ int MoeBench::run() {
   std::vector<std::int64_t> counts;
   if (!tokens.empty()) counts = parse_counts(tokens, "--tokens", kMostRows);
   static_cast<void>(launches());  // complains of bad numbers before anything is started
+  check_outputs(
+      {{"--tokens-out", tokens_out}, {"--json", options.json}, {"--csv", options.csv}, {"--plot", options.plot}});
   Ranks ranks(options.ranks_args());
   if (counts.empty()) counts = default_moe_tokens(ranks.device());
   measured.args = exchange_of(measured.shape, std::ranges::max(counts));
+  const TokensShape shape = tokens_shape(measured.args, ranks.world_size());
+  measured.columns = read_columns(columns, {.shape = shape,
+                                            .gpu = gpu_of(ranks),
+                                            .tokens = counts,
+                                            .columns = {kMoeOperations.begin(), kMoeOperations.end()}});
+  for (const std::string& note : measured.columns.notes) measured.notes.push_back(note);
   measure(ranks, counts, measured);
   if (ranks.leader()) write(ranks, measured);
+  if (ranks.leader() && !tokens_out.empty())
+    write_text(tokens_out, tokens_file(shape, measured.shape.name, measured.routed));
   return all_correct(measured.results) ? 0 : 1;
 }
 
@@ -263,6 +317,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
       ->capture_default_str();
   add_threads(app, bench->launch);
   add_cluster(app, bench->launch.cluster);
+  add_rival_files(app, bench->tokens_out, bench->columns);
   bench->options.add_to(app);
   ep->excludes(app.get_option("--ranks"));
   return [bench] { return bench->run(); };

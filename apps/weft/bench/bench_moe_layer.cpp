@@ -2,13 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "bench/bench_options.hpp"
+#include "bench/columns_file.hpp"
 #include "bench/layer_tables.hpp"
 #include "bench/layer_ways.hpp"
+#include "bench/tokens_file.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
@@ -19,12 +22,38 @@
 namespace weft::cli {
 namespace {
 
+// The operations that columns of a file may show.
+constexpr std::array<std::string_view, 4> kShown = {"dispatch", "combine", "both", "layer"};
+
+TokensShape tokens_shape(const LayerShape& shape) {
+  return {.command = "bench moe-layer",
+          .routing = "uniform",
+          .dispatched = "fp8",
+          .hidden = shape.hidden,
+          .intermediate = shape.intermediate,
+          .experts = shape.experts,
+          .top_k = shape.top_k,
+          .ranks = static_cast<int>(shape.ranks)};
+}
+
+RoutedTokens routed_tokens(const LayerShape& shape, std::uint32_t tokens) {
+  RoutedTokens routed{.tokens = tokens, .layers = {}};
+  for (std::uint32_t layer = 0; layer < LayerRank::kLayers; ++layer) {
+    routed.layers.emplace_back();
+    for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) {
+      LayerTokens of = make_layer_tokens(shape, rank, tokens, layer);
+      routed.layers.back().push_back({std::move(of.ids), std::move(of.weights)});
+    }
+  }
+  return routed;
+}
+
 struct LayerBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
   LayerOptions ways;
-  std::string tokens, trace;
+  std::string tokens, trace, tokens_out, columns;
   GemmTile tile = GemmTile::automatic;
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0, shared_intermediate = 0;
@@ -33,6 +62,8 @@ struct LayerBench {
                    std::uint32_t most, const LayerShape& shape) const;
   void print(const Ranks& ranks, const ModelShape& model_shape, const LayerShape& shape,
              const std::vector<LayerRow>& rows) const;
+  // Rivals run layers as they are.
+  void check_rival_files(const LayerShape& shape) const;
   int run();
 };
 
@@ -110,11 +141,19 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
     if (!row.wrong.empty()) fmt::print("WRONG: {} tokens: {}\n", row.tokens, row.wrong);
 }
 
+void LayerBench::check_rival_files(const LayerShape& shape) const {
+  if (tokens_out.empty() && columns.empty()) return;
+  if (emulated != 0 || shape.shared != 0)
+    throw Error(Errc::invalid_argument,
+                "moe-layer: rivals run real layers, so --tokens-out and --columns go with neither --emulate-ep nor "
+                "--shared");
+}
+
 int LayerBench::run() {
   const ModelShape of = model.shape_with_experts();
   const auto counts = parse_counts(tokens, "--tokens", 1024);
   static_cast<void>(timed_layers(ways, 0));  // complains before anything is started
-  check_outputs({{"--trace", trace}});
+  check_outputs({{"--trace", trace}, {"--tokens-out", tokens_out}});
   Ranks ranks(options.ranks_args());
   LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate);
   if (ways.shared) shape.shared = shared_columns_of(of, shared_intermediate);
@@ -122,6 +161,18 @@ int LayerBench::run() {
   check_gemms_for(ranks, shape, std::ranges::max(counts));
   if (ranks.device() == Device::cpu && tile != GemmTile::automatic)
     throw Error(Errc::invalid_argument, "moe-layer: --gemm-tile is for GPUs, and CPU ranks multiply in plain loops");
+  check_rival_files(shape);
+  const Columns others = read_columns(columns, {.shape = tokens_shape(shape),
+                                                .gpu = gpu_of(ranks),
+                                                .tokens = counts,
+                                                .columns = {kShown.begin(), kShown.end()}});
+  std::vector<RoutedTokens> routed;
+  std::vector<std::vector<ColumnPoint>> of_counts;
+  for (const std::int64_t count : counts) {
+    routed.push_back(routed_tokens(shape, static_cast<std::uint32_t>(count)));
+    of_counts.push_back(others.of(routed.back()));
+  }
+  if (ranks.leader() && !tokens_out.empty()) write_text(tokens_out, tokens_file(tokens_shape(shape), of.name, routed));
   std::vector<std::unique_ptr<LayerRank>> opened(static_cast<std::size_t>(ranks.local_size()));
   std::vector<LayerRow> rows;
   Progress progress(counts.size(), ranks.leader());
@@ -129,6 +180,7 @@ int LayerBench::run() {
     progress.step(fmt::format("{} tokens", count));
     rows.push_back(measure(ranks, opened, static_cast<std::uint32_t>(count),
                            static_cast<std::uint32_t>(std::ranges::max(counts)), shape));
+    rows.back().others = of_counts[rows.size() - 1];
   }
   progress.clear();
   const bool right = std::ranges::all_of(rows, [](const LayerRow& row) { return row.wrong.empty(); });
@@ -136,10 +188,13 @@ int LayerBench::run() {
   std::vector<LayerTrace> traces;
   for (const LayerRow& row : rows) traces.insert(traces.end(), row.traces.begin(), row.traces.end());
   if (!trace.empty()) write_text(trace, trace_events(traces).dump(1) + "\n");
-  if (options.tables_on_stdout()) print(ranks, of, shape, rows);
+  if (options.tables_on_stdout()) {
+    print(ranks, of, shape, rows);
+    for (const std::string& note : others.notes) fmt::print("{}\n", note);
+  }
   if (options.wants_report()) {
-    auto json =
-        report(run_info({"bench moe-layer", arguments, {}, {}}, ranks, options), describe_machine(), points_of(rows));
+    auto json = report(run_info({"bench moe-layer", arguments, others.notes, {}}, ranks, options), describe_machine(),
+                       points_of(rows));
     json.erase("data");
     json["model"] = cli::to_json(of);
     json["emulated_ep"] = emulated;
@@ -200,6 +255,7 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
   app.add_flag("--no-peo", bench->ways.no_peo,
                "Leave out the schedule of DeepEP's pull request 492, which takes an exchange and a workspace for each "
                "round");
+  add_rival_files(app, bench->tokens_out, bench->columns);
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

@@ -307,6 +307,20 @@ Compared compared(const std::vector<MoeResult>& results) {
   return sum;
 }
 
+void add_rival_files(CLI::App& app, std::string& tokens_out, std::string& columns) {
+  app.add_option("--tokens-out", tokens_out,
+                 "Write every token's experts and weights to this file, from which bench/rivals.py has other libraries "
+                 "move the same");
+  app.add_option("--columns", columns,
+                 "Columns from a file that bench/rivals.py wrote, of the same tokens on as many GPUs of the same name");
+}
+
+std::string gpu_of(const Ranks& ranks) {
+  if (ranks.device() != Device::cuda) return {};
+  const Machine machine = describe_machine();
+  return machine.gpus.empty() ? std::string() : machine.gpus[0].name;
+}
+
 std::string verdict_line(const Compared& sum) {
   if (sum.wrong != 0) return "Results marked WRONG differ from the reference.";
   if (sum.right == 0)

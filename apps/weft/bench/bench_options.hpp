@@ -69,6 +69,9 @@ void add_cluster(CLI::App& app, int& cluster);
 // Throws Errc::invalid_argument if a number that the option gives is odd, and blocks come in twos.
 void check_cluster(const std::string& option, std::int64_t blocks, int cluster);
 
+// Options for files to and from bench/rivals.py.
+void add_rival_files(CLI::App& app, std::string& tokens_out, std::string& columns);
+
 // A table for each method.
 void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of);
 constexpr std::string_view explain(Method method) {
@@ -95,6 +98,8 @@ struct Compared {
 };
 Compared compared(const std::vector<Result>& results);
 Compared compared(const std::vector<MoeResult>& results);
+// The name of the ranks' GPUs; empty for CPU ranks.
+std::string gpu_of(const Ranks& ranks);
 // The sentence under the tables.
 std::string verdict_line(const Compared& sum);
 

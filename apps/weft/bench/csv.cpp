@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
+
 #include "common/table.hpp"
 #include "workloads/speed_up.hpp"
 
@@ -58,7 +60,7 @@ void add_result(Table& table, const CsvArgs& args, const std::vector<Result>& re
 struct ExchangeLine {
   std::string_view operation;
   std::uint32_t tokens = 0;
-  double bytes = 0;
+  std::optional<double> bytes = {};  // a column of a file says none
   std::string contender;
   Method method = Method::batch;
   Launch launch = {};
@@ -75,7 +77,7 @@ void add_exchange(Table& table, const CsvArgs& args, const ExchangeLine& line) {
                                     "",
                                     std::to_string(line.tokens),
                                     "",
-                                    fmt::format("{:.0f}", line.bytes),
+                                    line.bytes ? fmt::format("{:.0f}", *line.bytes) : "",
                                     line.contender,
                                     std::string(name(line.method)),
                                     or_empty(line.launch.blocks),
@@ -84,7 +86,7 @@ void add_exchange(Table& table, const CsvArgs& args, const ExchangeLine& line) {
                                     std::string(name(line.verdict))};
   const Figure figure = line.verdict == Verdict::ok ? line.figure : Figure{};
   add_figure(cells, figure);
-  cells.push_back(figure.us > 0 ? number(line.bytes / figure.us / 1e3) : "");
+  cells.push_back(figure.us > 0 && line.bytes ? number(*line.bytes / figure.us / 1e3) : "");
   const bool combines = line.operation == kMoeOperations[1];
   cells.push_back(combines ? "" : fmt::format("{}", fmt::join(args.payload_bytes, "+")));
   table.add(std::move(cells));
@@ -117,14 +119,30 @@ void add_exchanges(Table& table, const CsvArgs& args, const std::vector<MoeResul
   }
 }
 
+void add_columns(Table& table, const CsvArgs& args, const std::vector<BesideColumn>& columns) {
+  for (const BesideColumn& column : columns) {
+    const Result& result = column.point.result;
+    add_exchange(table, args,
+                 {.operation = column.point.operation,
+                  .tokens = static_cast<std::uint32_t>(result.point.rows),
+                  .contender = column.point.column,
+                  .method = result.point.method,
+                  .launch = result.point.launch,
+                  .verdict = result.verdict,
+                  .figure = figure_of(result)});
+  }
+}
+
 }  // namespace
 
-std::string to_csv(const CsvArgs& args, const std::vector<Result>& results, const std::vector<MoeResult>& exchanges) {
+std::string to_csv(const CsvArgs& args, const std::vector<Result>& results, const std::vector<MoeResult>& exchanges,
+                   const std::vector<BesideColumn>& columns) {
   Table table({"operation", "load",      "padding", "ranks",    "type",     "op",        "rows",    "hidden",
                "bytes",     "contender", "method",  "blocks",   "threads",  "algorithm", "verdict", "samples",
                "us_min",    "us_median", "us_max",  "gb_per_s", "payloads", "speed_up"});
   for (const Result& result : results) add_result(table, args, results, result);
   add_exchanges(table, args, exchanges);
+  add_columns(table, args, columns);
   return table.csv();
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/columns_file.hpp"
 #include "bench/moe_measure.hpp"
 #include "workloads/cores.hpp"
 #include "workloads/measure.hpp"
@@ -23,6 +24,6 @@ struct CsvArgs {
 // and bytes are those that cross the links per rank (plain copy: those that are read and written). Payloads are the
 // bytes of each that a dispatch carries, "896+4".
 std::string to_csv(const CsvArgs& args, const std::vector<Result>& results,
-                   const std::vector<MoeResult>& exchanges = {});
+                   const std::vector<MoeResult>& exchanges = {}, const std::vector<BesideColumn>& columns = {});
 
 }  // namespace weft::cli

@@ -139,6 +139,16 @@ double fastest_of(const LayerRow& row, std::string_view schedule) {
   return 0;
 }
 
+double fastest_operation(const LayerRow& row, std::string_view operation) {
+  double best = 0;
+  const std::string_view part = operation == "both" ? name(TimedPart::exchange) : operation;
+  for (const TimedLayer& one : row.timed) {
+    if (name(one.part) != part || (one.part != TimedPart::layer && one.way.sms != 0)) continue;
+    if (best == 0 || one.figure.us < best) best = one.figure.us;
+  }
+  return best;
+}
+
 std::vector<const TimedLayer*> best_ways(const LayerRow& row) {
   std::vector<const TimedLayer*> best;
   for (const TimedLayer& one : row.timed) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/columns_file.hpp"
 #include "bench/layer_measure.hpp"
 #include "bench/layer_rank.hpp"
 #include "bench/layer_trace.hpp"
@@ -28,7 +29,8 @@ struct LayerRow {
   GemmTile tile = GemmTile::automatic;  // on GPUs, that of the GEMMs
   std::vector<TimedLayer> timed = {};
   std::string wrong = {};
-  std::vector<LayerTrace> traces = {};  // if they are asked for
+  std::vector<LayerTrace> traces = {};   // if they are asked for
+  std::vector<ColumnPoint> others = {};  // from a file
 
   double us(TimedPart part, const LayerWay& way) const;
 };
@@ -70,5 +72,8 @@ double over_parts_us(const LayerRow& row, const TimedLayer& plain);
 std::vector<const TimedLayer*> best_ways(const LayerRow& row);
 // µs of the fastest way of a schedule, as schedule_of() names it; 0: there is none.
 double fastest_of(const LayerRow& row, std::string_view schedule);
+// µs of Weft for what a column of a file shows: the fastest layer of all, or the part alone on all processors by its
+// fastest path. 0 if nothing of it was timed.
+double fastest_operation(const LayerRow& row, std::string_view operation);
 
 }  // namespace weft::cli

@@ -91,6 +91,15 @@ std::string every_best(const std::vector<LayerRow>& rows, const LayerShape& shap
   return table.text();
 }
 
+std::string every_other(const std::vector<LayerRow>& rows) {
+  std::vector<BesideColumn> all;
+  for (const LayerRow& row : rows)
+    for (const ColumnPoint& other : row.others)
+      all.push_back({.point = other, .weft_us = row.wrong.empty() ? fastest_operation(row, other.operation) : 0});
+  const std::string text = columns_table(all, "the fastest layer of all schedules, or the part alone on all SMs");
+  return text.empty() ? text : "\n" + text + "\n";
+}
+
 constexpr const char* kLegend =
     "SMs: of each part of communication but the last wait; the experts have the rest.\n"
     "ideal: what is left if a schedule hides all that it can, of parts that were timed alone (below). D, C: dispatch\n"
@@ -123,8 +132,8 @@ constexpr const char* kEmulationLegend =
 }  // namespace
 
 std::string layer_tables(const std::vector<LayerRow>& rows, const LayerShape& shape) {
-  return fmt::format("{}\n{}\n{}{}{}{}{}", every_way(rows, shape), every_part(rows), every_best(rows, shape),
-                     kSpreadLegend, kLegend, shape.shared != 0 ? kSharedLegend : "",
+  return fmt::format("{}\n{}\n{}{}{}{}{}{}", every_way(rows, shape), every_part(rows), every_best(rows, shape),
+                     every_other(rows), kSpreadLegend, kLegend, shape.shared != 0 ? kSharedLegend : "",
                      shape.emulated != 0 ? kEmulationLegend : "");
 }
 
@@ -155,6 +164,7 @@ nlohmann::json points_of(const std::vector<LayerRow>& rows) {
       if (row.tile != GemmTile::automatic) point["gemm_tile"] = name(row.tile);
       if (!row.wrong.empty()) point["detail"] = row.wrong;
     }
+    for (const ColumnPoint& other : row.others) points.push_back(cli::to_json(other));
   }
   return points;
 }

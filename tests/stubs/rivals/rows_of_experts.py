@@ -19,7 +19,8 @@ def dispatch(x, ids, experts, once_a_rank=False):
                 found.append((expert, (rank, token, choice), row))
     found.sort(key=lambda one: one[0])
     if "FAKE_WRONG" in os.environ and get_rank() == 1:
-        found[0] = (*found[0][:2], [8 * value for value in found[0][2]])
+        at = min((i for i, (_, to, _) in enumerate(found) if to[0] == 1), key=lambda i: found[i][1][1])
+        found[at] = (*found[at][:2], [8 * value for value in found[at][2]])  # of the last rank's token alone
     rows = torch.Tensor([value for one in found for value in one[2]], (len(found), x.shape[1]), x.dtype)
     return rows, [(one[0], one[1]) for one in found], [sum(one[0] == e for one in found) for e in range(local)]
 

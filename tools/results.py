@@ -101,7 +101,8 @@ def lines_of(report, name):
                 continue
             if point["verdict"] == "wrong":
                 raise ValueError(f"{name}: holds a wrong result, {point.get('detail', 'without a reason')}")
-            if point["verdict"] == "ok":
+            # Columns of other libraries (bench/rivals.py) are of other runs, and stand beside no peer.
+            if point["verdict"] == "ok" and not point.get("other_run"):
                 points.append(point_of(point, run, kind))
     if not points:
         raise ValueError(f"{name}: holds no result")

@@ -97,6 +97,10 @@ class Results(unittest.TestCase):
         self.add(report([point("automatic", 5.0, [[5]]), point("NCCL", 0, []) | {"verdict": "unavailable"}]))
         self.assertEqual([line["contender"] for line in self.lines()], ["automatic"])
 
+    def test_columns_of_other_runs_have_no_line(self):
+        self.add(report([point("automatic", 5.0, [[5]]), point("deepep-ll (other run)", 3.0, [[3]]) | {"other_run": True}]))
+        self.assertEqual([line["contender"] for line in self.lines()], ["automatic"])
+
     def test_a_run_becomes_a_report_again(self):
         name, _ = self.add(report())
         runs, machines = results.load(self.folder)

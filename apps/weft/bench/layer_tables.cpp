@@ -116,7 +116,8 @@ constexpr const char* kLegend =
     "(dispatch + combine) - E. TB/s: weights streamed.\n"
     "peo: DeepEP's pull request 492 on this transport, by its overlap methods; it sends a row in each round that "
     "needs\n"
-    "it. Its method 4 divides combine alone, as combine-rounds. auto: as the layer's tuning table says (weft tune\n"
+    "it. It awaits each round's combine apart, where the original awaits all at once, and is slower for it. Its\n"
+    "method 4 divides combine alone, as combine-rounds. auto: as the layer's tuning table says (weft tune\n"
     "--operation layer), plain without one.\n"
     "Every output has the bits of one part after the other, and numbers of both GEMMs were compared with sums on the\n"
     "host. peo's have the bits of plain layers of its rounds, since it rounds each round's sums.\n";

@@ -120,8 +120,8 @@ class LargeMoe {
     }
     return all;
   }
-  // Bytes of results, and of rank-major rows, that differ from those of the same tokens in `whole`. There they are behind
-  // `first` others. `sources`: the tokens of each rank in this call.
+  // Bytes of results, and of rank-major rows, that differ from those of the same tokens in `whole`. There they are
+  // behind `first` others. `sources`: the tokens of each rank in this call.
   unsigned long long differences_in(const LargeMoe& whole, std::uint32_t first,
                                     const std::vector<std::uint32_t>& sources) {
     const std::size_t width = std::size_t{args_.hidden} * 2;

@@ -152,14 +152,20 @@ TEST(CStructs, HaveTheDefaultsOfCpp) {
   EXPECT_EQ(initialised(weft_moe_layer_call_init).rounds, 1u);
 }
 
-// A caller that knows no launch has what is behind its struct left unread.
-TEST(CStructs, OfAnOlderCallerTakeTheDefaults) {
-  const OneRank rank;
-  float x = 3;
+// A sum in place of one number.
+weft_all_reduce_args sum_of_one(float& x) {
   auto args = initialised(weft_all_reduce_args_init);
   args.input = args.output = &x;
   args.count = 1;
   args.type = WEFT_F32;
+  return args;
+}
+
+// A caller that knows no launch has what is behind its struct left unread.
+TEST(CStructs, OfAnOlderCallerTakeTheDefaults) {
+  const OneRank rank;
+  float x = 3;
+  weft_all_reduce_args args = sum_of_one(x);
   args.blocks = 999;
   EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
   expect_says(weft_last_message(), "launch.blocks: 999");
@@ -179,10 +185,7 @@ TEST(CStructs, OfAnOlderCallerTakeTheDefaults) {
 TEST(CStructs, OfACallerWithoutClusters) {
   const OneRank rank;
   float x = 3;
-  auto args = initialised(weft_all_reduce_args_init);
-  args.input = args.output = &x;
-  args.count = 1;
-  args.type = WEFT_F32;
+  weft_all_reduce_args args = sum_of_one(x);
   args.cluster = 3;
   EXPECT_EQ(weft_all_reduce(rank.world(), &args), WEFT_INVALID_ARGUMENT);
   expect_says(weft_last_message(), "launch.cluster: 3 is not between 0 and 2");

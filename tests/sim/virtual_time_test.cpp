@@ -35,7 +35,7 @@ double experts_of_one_round(const LayerCase& one) {
   if (one.ranks == 16) return 187'000;
   return one.tokens == 128 ? 110'000 : 97'200;
 }
-// Of so many experts on 116, between the numbers that were measured. None take two launches.
+// The time of so many experts on 116 processors, between numbers that were measured. None take two launches.
 double experts_on_116(const LayerCase& one, double experts) {
   struct Point {
     double experts, ns;

@@ -54,7 +54,7 @@ inline Stretches stretches_of(const PreparedTopK& search) {
   return {{search.input, search.input}, output(search.values), output(search.indices)};
 }
 
-// Of calls of one kind, the first of which needs the most memory.
+// The calls are of one kind, and the first one needs the most memory.
 class ComparedCalls {
  public:
   // Makes the first call, with stretch i at `at(i)`.

@@ -2,14 +2,14 @@
 """Names the tests of what has changed, for `./dev test --changed`.
 
   tools/changed.py [BASE]          prints three lines: executables to build, a regular expression for names of tests
-                                   (`.` for all tests; empty lines if only documents have changed), and the changed files
+                                   (`.` for all cases; empty lines if only documents have changed), and the changed files
                                    that have seeded bugs of the host
   tools/changed.py --cases REGEX   prints the cases of `EXECUTABLE --gtest_list_tests` (input) that REGEX finds, as a
                                    flag for the executable; nothing if there are none
 
 A change counts since BASE (origin/main, or HEAD if there is none), and also if it is not committed. A file in the folder
 of an operation has the tests of its family, and of every family that includes it: cases on CPU ranks, set-ups and
-faults in the simulator, and the seeded bugs of its files. A test of CPU ranks has its own cases. Any other file has
+faults in the simulator, and the seeded bugs of its files. An algorithm that is alone in a file has its own set-ups. A test of CPU ranks has its own cases. Any other file has
 all tests.
 """
 
@@ -19,28 +19,38 @@ import subprocess
 import sys
 from pathlib import Path
 
-# By folder of src/ops: names of suites, and of the simulator's set-ups.
+# By folder of src/ops: how names of suites begin, and words in names of the simulator's set-ups.
 FAMILIES = {
     "all_reduce": (
         "AllReduce Pipelined Multimem Sequence Thresholds Plan FarOffsets Recording Faults Checkers",
-        "one_shot two_shot pipelined multimem overlap rejections released",
+        "(?<!norm_)one_shot (?<!norm_)two_shot pipelined multimem overlap rejections",
     ),
     "moves": (
-        "Gather Ragged MovePlans Moves/ Misfits Symmetric Shards Slots Layout TakenRows Attention Barrier FarOffsets "
-        "RecordedKinds",
+        "Gather Ragged MovePlans Moves/ KindSequences Misfits Symmetric Shards Slots Layout ParallelLayout TakenRows "
+        "Attention Barrier FarOffsets RecordedKinds BenchDpAttention BenchGather OracleMoves",
         "all_gather all_to barrier broadcast chunks counts detour moves ragged reduce_ relay scatter symmetric take copies",
     ),
-    "columns": ("Columns ColumnArguments ColumnShares HyperbolicTangent BenchLogits", "columns"),
+    "columns": ("Columns ColumnArguments ColumnShares RaggedColumns HyperbolicTangent BenchLogits OracleColumns", "columns"),
     "top_k": ("TopK OracleLargest", "top_k"),
-    "crossings": ("Crossings Crossing Attention", "crossings"),
-    "normed_crossings": ("NormedCrossing", "normed_crossings"),
-    "messages": ("Messages", "messages"),
-    "norm": ("Norm", "rms_norm norm_"),
-    "moe": ("Moe", "moe dispatch combine"),
+    "crossings": ("Crossings Crossing Attention BenchDpAttention", "(?<!normed_)crossings"),
+    "normed_crossings": ("NormedCrossing Counts/NormedCrossing", "normed_crossings"),
+    "messages": ("Messages MessageFaults", "messages"),
+    "norm": ("RmsNorm FarNorms BenchNorm OracleNorms", "rms_norm norm_"),
+    "moe": ("Moe BenchMoe InfoMoe OracleMoe", "moe"),
     "layer": ("MoeLayers BenchMoeLayer", "moe_rounds"),
 }
+# An algorithm in a file of its own, that no other family includes: the words of its set-ups.
+ALGORITHMS = {
+    "src/ops/all_reduce/one_shot_all_reduce.hpp": "(?<!norm_)one_shot overlap",
+    "src/ops/all_reduce/two_shot_all_reduce.hpp": "(?<!norm_)two_shot overlap",
+    "src/ops/all_reduce/pipelined_all_reduce.hpp": "pipelined",
+    "src/ops/all_reduce/multimem_one_shot.hpp": "multimem_one_shot",
+    "src/ops/all_reduce/multimem_two_shot.hpp": "multimem_two_shot",
+    "src/ops/moves/barrier.hpp": "barrier",
+    "src/ops/moves/take_rows.hpp": "take",
+}
 # Quick, and for every change.
-ALWAYS = ["^Kernels\\.", "^lint_"]
+ALWAYS = ["^Kernels\\."]
 EXECUTABLES = ["weft-tests", "weft-sim-tests"]
 HOST_MUTANTS, HOST_MUTANT_TESTS = Path("tests/mutants/host.json"), "weft-mutant-tests"
 SIM_MUTANTS = [Path(f"tests/sim/{table}.json") for table in ("mutants", "mutants_deep", "mutants_time")]
@@ -84,9 +94,15 @@ def families_of(file, included_by):
     return sorted({found[1] for found in map(OF_FAMILY.match, reached) if found})
 
 
-def family_tests(family):
-    suites, setups = FAMILIES[family]
-    return [*suites.split(), *(f"Sim/[A-Za-z]*\\.[A-Za-z]*/[A-Za-z0-9_]*{setup}" for setup in setups.split())]
+def family_tests(family, setups=None):
+    """Parts of a regular expression. `setups`: words, if not all of the family's."""
+    suites, all_setups = FAMILIES[family]
+    others = "" if family in ("moe", "layer") else "(?!\\w*moe)"  # whose names have words of every kind
+    words = (setups or all_setups).split()
+    return [
+        *(f"(?:^|(?<!Sim)/){suite}" for suite in suites.split()),
+        *(f"Sim/[A-Za-z]*\\.[A-Za-z]*/{others}\\w*{word}" for word in words),
+    ]
 
 
 def mutants_of(files):
@@ -108,8 +124,9 @@ def tests_of(files):
     wanted, included_by = [], includers()
     for file in files:
         if OF_FAMILY.match(file):
-            for family in families_of(file, included_by):
-                wanted += family_tests(family)
+            families = families_of(file, included_by)
+            for family in families:
+                wanted += family_tests(family, ALGORITHMS.get(file) if len(families) == 1 else None)
         elif OWN_CASES.match(file) and Path(file).is_file():
             for suite in SUITE.findall(Path(file).read_text()):
                 wanted += [f"^{suite}\\.", f"/{suite}\\."]

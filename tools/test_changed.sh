@@ -15,7 +15,7 @@ test_changed() {
     tests_failed=$((tests_failed + 1))
     return
   fi
-  run_ctest quick --label-exclude '^case$' --tests-regex "$expression"
+  run_ctest quick --label-exclude '^case$' --tests-regex '^lint_'
   for executable in weft-tests weft-sim-tests; do run_cases "build/quick/bin/$executable" "$expression"; done
   [[ ${#files[@]} == 0 ]] || test_host_mutants "${files[@]}"
 }

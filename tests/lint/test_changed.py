@@ -27,9 +27,12 @@ TESTS = [
     ("Sim/PctSchedules.AreRight/moves_ragged", "src/ops/moves/push_copy.hpp"),
     ("Sim/Exhaustive.AllSchedulesWithinTheBoundAreRight/rms_norm_ranks2", "src/ops/norm/rms_norm.hpp"),
     ("Sim/Faults.EndAsTheyMust/stops_moe_apart", "src/ops/moe/moe_send.hpp"),
+    ("Sim/Faults.EndAsTheyMust/stops_two_shot", "src/ops/all_reduce/two_shot_all_reduce.hpp"),
+    ("Algorithms/Faults.ARankThatDies/two_shot", "src/ops/all_reduce/two_shot_all_reduce.hpp"),
+    ("Sim/RandomSchedules.AreRight/pipelined_cpu", "src/ops/all_reduce/all_reduce_plan.hpp"),
     ("Sim/Mutants.IsKilled/one_bank  # GetParam() = 55", "src/ops/all_reduce/one_shot_all_reduce.hpp"),
     ("Fork.AChildIsRejected", "tests/comm/fork_test.cpp"),
-    ("lint_rules", "src/ops/moe/moe_send.hpp"),
+    ("Kernels.AreLoaded", "src/ops/moe/moe_send.hpp"),
     ("Ranks/Columns.Everything/2", "src/ops/columns/columns.cpp"),
     ("Ranks/Columns.Everything/2", "src/ops/moves/flow_copy.hpp"),
     # Headers that other families include.
@@ -50,8 +53,15 @@ class Changed(unittest.TestCase):
             self.assert_selects([file], test)
 
     def test_a_file_has_no_tests_of_other_families(self):
-        for test in ("Ranks/Ragged.Everything/3", "MoeFaults.ARankThatDies", "Sim/PctSchedules.AreRight/moe_apart"):
-            parts = changed.tests_of(["src/ops/norm/rms_norm.cpp"])[1]
+        for test, file in (
+            ("Ranks/Ragged.Everything/3", "src/ops/norm/rms_norm.cpp"),
+            ("MoeFaults.ARankThatDies", "src/ops/norm/rms_norm.cpp"),
+            ("Sim/PctSchedules.AreRight/moe_apart", "src/ops/norm/rms_norm.cpp"),
+            ("MoeFaults.ARankThatDies", "src/ops/all_reduce/all_reduce.cpp"),
+            ("Sim/Faults.EndAsTheyMust/stops_moves_ragged", "src/ops/all_reduce/all_reduce.cpp"),
+            ("Sim/PctSchedules.AreRight/moe_host_counts", "src/ops/moves/push_copy.hpp"),
+        ):
+            parts = changed.tests_of([file])[1]
             self.assertFalse(any(re.search(part, test) for part in parts), test)
 
     def test_families_add_up(self):
@@ -81,12 +91,15 @@ class Changed(unittest.TestCase):
         self.assertEqual(list(changed.cases_of(listed, r"^A\.Two|One/")), ["A.Two", "All/B.One/0"])
         self.assertEqual(list(changed.cases_of(listed, "One$")), ["A.One"])
 
-    # CMake's regular expressions take \w for a w, and at most a few dozen parentheses.
-    def test_ctest_understands_the_expression(self):
-        for folder in changed.FAMILIES:
-            file = next(str(path) for path in Path("src/ops", folder).glob("*.hpp"))
-            for part in changed.tests_of([file])[1]:
-                self.assertNotRegex(part, r"\\[a-zA-Z]|[(){}]")
+    def test_an_algorithm_in_a_file_of_its_own_has_its_own_set_ups(self):
+        file = "src/ops/all_reduce/two_shot_all_reduce.hpp"
+        self.assert_selects([file], "Ranks/AllReduce.Everything/3")
+        for of in ("one_shot_bf16", "pipelined_cpu", "rms_norm_two_shot_bf16"):
+            parts = changed.tests_of([file])[1]
+            self.assertFalse(any(re.search(part, f"Sim/RandomSchedules.AreRight/{of}") for part in parts), of)
+        for known in changed.ALGORITHMS:
+            self.assertTrue(Path(known).is_file(), known)
+            self.assertEqual(len(changed.families_of(known, changed.includers())), 1, known)
 
     if SIM_TESTS:
 

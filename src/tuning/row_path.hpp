@@ -8,7 +8,7 @@
 namespace weft::detail {
 
 // A dispatch with its combine is faster by slots up to so many tokens of a rank for each block that moves data. It was
-// measured for up to so many blocks, the one for control included (docs/notes/0049-one-exchange-and-candidates.md).
+// measured for up to so many blocks, the one for control included (docs/notes/0060-few-blocks-take-the-ring.md).
 // From more blocks, slots are taken as faster for all tokens that may have them.
 inline constexpr std::uint32_t kSlotTokensOfBlock = 6;
 inline constexpr int kMostFewBlocks = 65;

@@ -150,7 +150,8 @@ void make_call(Op& op) {
     op.each_step([&](KernelCall&& step) {
       step.call = call;
       step.stream = op.stream();
-      run_held(op.group(), step, op.runs_in_pairs(step));
+      step.in_pairs = op.runs_in_pairs(step);
+      run_held(op.group(), step);
     });
     if (in_turn) op.end_turn();
   };

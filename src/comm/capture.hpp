@@ -43,7 +43,6 @@ class Capture {
 // keeps the call's memory alive. Ask before each call.
 bool is_kept(const Group& group, Stream stream);
 // Runs the call, or keeps it if this thread captures. Throws the fault of a call that has failed on CPU ranks.
-// `in_pairs`: in clusters of two.
-void run_held(const Group& group, const KernelCall& planned, bool in_pairs = false);
+void run_held(const Group& group, const KernelCall& planned);
 
 }  // namespace weft::detail

@@ -44,12 +44,12 @@ bool is_kept(const Group& group, Stream stream) {
   return kept;
 }
 
-void run_held(const Group& group, const KernelCall& planned, bool in_pairs) {
+void run_held(const Group& group, const KernelCall& planned) {
   if (Capture* const capture = Capture::current()) return capture->keep(group, planned);
   const GroupState& state = group.state();
   bool good = true;
   Fabric& fabric = state.communicator().fabric();
-  with_history(state, [&] { good = in_pairs ? fabric.run_in_pairs(planned) : fabric.run(planned); });
+  with_history(state, [&] { good = fabric.run(planned); });
   if (!good) state.communicator().throw_failed(state, planned.call);
 }
 

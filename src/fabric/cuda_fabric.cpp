@@ -28,7 +28,7 @@
 #include "fabric/origin.hpp"
 #include "fabric/stream_marks.hpp"
 #include "kernel/cuda_error.hpp"
-#include "kernel/cuda_pairs.cuh"
+#include "kernel/executor.hpp"
 
 namespace weft::detail {
 namespace {
@@ -246,8 +246,11 @@ class CudaFabric final : public Fabric {
     arguments_.check_host_memory(name, data);
   }
   void check_stream(Stream stream) const override { arguments_.check_stream(device_, stream); }
-  bool run(const KernelCall& planned) override { return launch(launch_on_gpu, planned); }
-  bool run_in_pairs(const KernelCall& planned) override { return launch(launch_in_pairs, planned); }
+  bool run(const KernelCall& planned) override {
+    const DeviceScope scope(device_);
+    launch_on_gpu(planned);
+    return true;
+  }
   void mark(int group, Stream stream) override {
     const DeviceScope scope(device_);
     marks_.set(group, stream);
@@ -291,11 +294,6 @@ class CudaFabric final : public Fabric {
   }
 
  private:
-  bool launch(void (*how)(const KernelCall&), const KernelCall& planned) const {
-    const DeviceScope scope(device_);
-    how(planned);
-    return true;
-  }
   std::unique_lock<std::mutex> alone_with_nccl() {
     return nccl_ != nullptr ? nccl_->alone() : std::unique_lock<std::mutex>();
   }

@@ -4,7 +4,6 @@
 
 #include "fabric/launch_room.hpp"
 #include "kernel/cuda_error.hpp"
-#include "kernel/cuda_pairs.cuh"
 #include "kernel/executor.hpp"
 
 namespace weft::detail {

@@ -111,8 +111,6 @@ class Fabric {
   virtual void check_stream(Stream stream) const = 0;
   // False: the call has failed, and the record has the reason. CPU ranks know that at once; GPUs only enqueue the call.
   virtual bool run(const KernelCall& planned) = 0;
-  // The same in clusters of two, of an even number of blocks. CPU ranks have no clusters.
-  virtual bool run_in_pairs(const KernelCall& planned) { return run(planned); }
   // mark(): remembers how far `stream` has got, for a group. follow(): the group's calls that `stream` gets from now on
   // wait for the newest mark. CPU ranks have made their calls when they return.
   virtual void mark(int group, Stream stream) { static_cast<void>(group), static_cast<void>(stream); }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "kernel/cuda_error.hpp"
-#include "kernel/cuda_pairs.cuh"
 #include "kernel/executor.hpp"
 #include "protocol/session.hpp"
 #include "team/team.hpp"
@@ -82,31 +81,23 @@ cudaLaunchAttribute clusters_of_two() {
   return clusters;
 }
 
-void launch(const KernelCall& call, bool in_pairs) {
+}  // namespace
+
+void launch_on_gpu(const KernelCall& call) {
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   // A staged kernel that came early would keep processors from other streams: it takes all shared memory of one.
   attributes[0].val.programmaticStreamSerializationAllowed = call.bound.kernel->staged ? 0 : 1;
-  if (in_pairs) attributes[1] = clusters_of_two();
+  if (call.in_pairs) attributes[1] = clusters_of_two();
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(call.blocks));
   config.blockDim = dim3(static_cast<unsigned>(call.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(*call.bound.kernel, call.threads));
   config.stream = call.stream;
   config.attrs = attributes;
-  config.numAttrs = in_pairs ? 2 : 1;
+  config.numAttrs = call.in_pairs ? 2 : 1;
   void* arguments[] = {const_cast<Call*>(&call.call), const_cast<std::byte*>(call.bound.work)};  // CUDA copies them
   check_cuda(cudaLaunchKernelExC(&config, call.bound.kernel->on_gpu, arguments), "launch of a kernel");
-}
-
-}  // namespace
-
-void launch_on_gpu(const KernelCall& call) {
-  launch(call, false);
-}
-
-void launch_in_pairs(const KernelCall& call) {
-  launch(call, true);
 }
 
 int load_kernels() {

@@ -13,5 +13,7 @@ void launch_on_gpu(const KernelCall& call);
 // The number of blocks of the most demanding kernel, with its most threads, that fit on the current device at once.
 // Loads every kernel, so that no later launch has to (a lazy load synchronises).
 int load_kernels();
+// The same in clusters of two. Behind load_kernels().
+int most_paired_blocks();
 
 }  // namespace weft::detail

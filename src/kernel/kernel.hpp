@@ -61,6 +61,7 @@ struct KernelCall {
   int blocks = 2;  // the control block included
   int threads = 1;
   Stream stream = nullptr;
+  bool in_pairs = false;  // on GPUs blocks start in clusters of two; their number is even
 };
 
 // A family's kernels, in the order of its list.

@@ -95,13 +95,10 @@ class BreakableFabric final : public Fabric {
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }
   std::uint32_t poison() const override { return sound_->poison(); }
   std::vector<int> dead_peers() const override { return sound_->dead_peers(); }
-  bool run_in_pairs(const KernelCall& planned) override {
-    ++launches.in_pairs;
-    launches.odd += planned.blocks % 2;
-    return run(planned);
-  }
   bool run(const KernelCall& planned) override {
     ++launches.kernels;
+    launches.in_pairs += planned.in_pairs;
+    launches.odd += planned.in_pairs && planned.blocks % 2 != 0;
     const Kernel* const barrier = find_kernel(BarrierQuery{}).kernel;
     if (broken.barriers && planned.bound.kernel == barrier) return true;
     KernelCall made = as_before(planned);

@@ -198,7 +198,8 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     if (!await_place(team, s, work, lane, unit)) return false;
     Weighed<T> weighed = loaded;
     if (!await_weights<T>(team, s, work, lane, unit, weighed)) return false;
-    Pack* const to = ring.row(unit.owner, s.rank(), unit.token);
+    Pack* to = ring.row(unit.owner, s.rank(), unit.token);
+    team.settle(to);  // else it is computed anew for each pack (docs/notes/0058-instructions-of-combine.md)
     for (std::uint32_t first = lane; first < shape.combine_packs + lane; first += kPiecePacks<T>) {
       Pack sum[kPacksAtOnce<T>];
       add_experts(team, shape, lane, weighed, pieces, sum);
@@ -346,10 +347,11 @@ struct MoeRingCombine : MoeCombine<type, 4, late, in_rounds> {
     typename R::Accumulator own[kPacksAtOnce<T>];
 
     WEFT_FN explicit Sums(bool of_something) {
+      const float first = of_something ? -0.0f : 0.0f;
       WEFT_UNROLL
       for (typename R::Accumulator& sum : own) {
         WEFT_UNROLL
-        for (float& value : sum.value) value = of_something ? -0.0f : 0.0f;
+        for (float& value : sum.value) value = first;
       }
     }
     WEFT_FN void add(std::uint32_t j, const Pack& row, float weight) {

@@ -39,6 +39,7 @@ FAMILIES = {
     "moe": ("Moe BenchMoe InfoMoe OracleMoe", "moe"),
     "layer": ("MoeLayers BenchMoeLayer", "moe_rounds"),
 }
+RING = "moe_ring moe_both moe_compact moe_places_ring"
 # An algorithm in a file of its own, that no other family includes: the words of its set-ups.
 ALGORITHMS = {
     "src/ops/all_reduce/one_shot_all_reduce.hpp": "(?<!norm_)one_shot overlap",
@@ -46,6 +47,10 @@ ALGORITHMS = {
     "src/ops/all_reduce/pipelined_all_reduce.hpp": "pipelined",
     "src/ops/all_reduce/multimem_one_shot.hpp": "multimem_one_shot",
     "src/ops/all_reduce/multimem_two_shot.hpp": "multimem_two_shot",
+    **{f"src/ops/moe/{file}.hpp": RING for file in ("ring", "ring_combine", "ring_dispatch", "ring_routing", "ring_rows")},
+    "src/ops/moe/ring_again.hpp": "again",
+    "src/ops/moe/ring_rounds.hpp": "moe_ring_rounds moe_ring_payloads_rounds",
+    "src/ops/moe/ring_sources.hpp": RING,
     "src/ops/moves/barrier.hpp": "barrier",
     "src/ops/moves/take_rows.hpp": "take",
 }

@@ -97,6 +97,7 @@ class Changed(unittest.TestCase):
         for of in ("one_shot_bf16", "pipelined_cpu", "rms_norm_two_shot_bf16"):
             parts = changed.tests_of([file])[1]
             self.assertFalse(any(re.search(part, f"Sim/RandomSchedules.AreRight/{of}") for part in parts), of)
+        self.assert_selects(["src/ops/moe/ring.hpp"], "Sim/PctSchedules.AreRight/moe_compact_both")
         for known in changed.ALGORITHMS:
             self.assertTrue(Path(known).is_file(), known)
             self.assertEqual(len(changed.families_of(known, changed.includers())), 1, known)

@@ -109,7 +109,7 @@ test_torch() {
   PYTHONPATH=build/dev/site timeout --kill-after=10 900 "$torch_python" -B -m pytest -q -p no:cacheprovider \
     tests/python/torch_operators.py tests/python/torch_opcheck.py tests/python/torch_direct.py \
     tests/python/torch_groups.py tests/python/torch_layers.py tests/python/torch_payloads.py \
-    tests/python/torch_documents.py >"$log" 2>&1 ||
+    tests/python/torch_documents.py tests/python/torch_examples.py >"$log" 2>&1 ||
     tail -n 40 "$log"
   line=$(tail -n 1 "$log")
   local passed failed
@@ -119,8 +119,9 @@ test_torch() {
   tests_passed=$((tests_passed + ${passed:-0}))
   tests_failed=$((tests_failed + ${failed:-0}))
   # mypy is in the build's environment, and reads torch's types in the other one.
-  if MYPYPATH=build/dev/site "$python_environment/bin/python" -B -m mypy --strict --cache-dir build/dev/mypy \
-    --python-executable "$torch_python" build/dev/site/weft/torch/*.py tests/python/torch_types.py >"$log.types" 2>&1; then
+  if MYPYPATH=build/dev/site:tests/stubs/deep_gemm "$python_environment/bin/python" -B -m mypy --strict \
+    --cache-dir build/dev/mypy --python-executable "$torch_python" build/dev/site/weft/torch/*.py \
+    tests/python/torch_types.py examples/moe_*.py >"$log.types" 2>&1; then
     tests_passed=$((tests_passed + 1))
   else
     say "error: types of weft.torch"

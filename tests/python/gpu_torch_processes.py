@@ -11,6 +11,7 @@ import sys
 import time
 import unittest
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import processes
@@ -21,6 +22,7 @@ from gpu_ranks import CONFIG, GPUS, RANKS, expect_equal, sum_of
 from processes import run_programs, torchrun_variables
 from torch_cases import NAMES, Case, bits
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "moe_layer.py"
 processes.SECONDS = 200.0  # torch takes long to load and to compile
 
 
@@ -175,6 +177,13 @@ class Processes(unittest.TestCase):
         texts = self.run_ranks("killed", [0] * (RANKS - 1) + [-signal.SIGKILL])
         for text in texts[:-1]:
             self.assertIn("named", text)
+
+    def test_the_example_of_a_whole_layer(self) -> None:
+        for words in (["plain"], ["rounds", "--rounds", "2"]):
+            arguments = [str(EXAMPLE), "--experts", str(4 * RANKS), "--schedule", *words]
+            for rank, outcome in enumerate(run_programs(arguments, torchrun_variables(RANKS))):
+                self.assertEqual(outcome.code, 0, f"rank {rank}: {outcome.output}{outcome.errors}")
+                self.assertIn("torch's experts differ by 0.", outcome.output)
 
     def test_ranks_of_torchs_nccl_with_one_copy_of_it(self) -> None:
         self.run_ranks("from_nccl", [0] * RANKS)

@@ -7,8 +7,8 @@ if(TARGET weft-cli-parts)
     if(NOT EXISTS ${WEFT_CUTLASS}/include/cutlass/cutlass.h)
       message(FATAL_ERROR "WEFT_CUTLASS: ${WEFT_CUTLASS} has no include/cutlass/cutlass.h")
     endif()
-    add_library(weft-cutlass OBJECT
-      apps/weft/gemm/cutlass_gemm.cu apps/weft/gemm/cutlass_tile_64.cu apps/weft/gemm/cutlass_tile_128.cu)
+    weft_sources(cutlass_files apps/weft/gemm/cutlass_*.cu)
+    add_library(weft-cutlass OBJECT ${cutlass_files})
     # wgmma is no part of plain sm_90. CUTLASS's own headers have warnings.
     set_target_properties(weft-cutlass PROPERTIES CUDA_ARCHITECTURES 90a-real UNITY_BUILD OFF)
     target_compile_options(weft-cutlass PRIVATE -std=c++20 --expt-relaxed-constexpr -DNDEBUG)

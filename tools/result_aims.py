@@ -2,7 +2,7 @@
 
 import result_moe_aims
 from result_layers import COMMAND as LAYERS
-from result_layers import best_of, ideal_of, share_of_gain
+from result_layers import best_of, ideal_of, share_of_gain, type_of
 from result_rivals import MEGA_KERNEL
 from result_runs import blocks_of, gpu_of, is_usual_exchange, name_of, norm_of, rows_of, size_of, usual, where_of
 from result_text import grid, microseconds
@@ -132,7 +132,8 @@ def ahead_of_mega_kernel(least, wanted):
         experts = run["local_experts"] * run["world_size"]
         shape = run["model"]["name"], run["intermediate"]
         published = MEGA_KERNEL.get(gpu_of(run), {}).get(shape, {}).get(experts, {}).get(tokens)
-        same = run["world_size"] == 2 and not run["emulated_ep"] and not run.get("shared_intermediate", 0)
+        same = (run["world_size"] == 2 and not run["emulated_ep"] and not run.get("shared_intermediate", 0) and
+                type_of(run) == "fp8")
         if not published or not same or not wanted(experts, tokens):
             return None
         found = published / best["plain"]["us"]

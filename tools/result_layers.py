@@ -13,12 +13,18 @@ HEAD = ["tokens", "best of", "how", "layer, µs", "ideal", "of its gain", "plain
         "dispatch + combine", "experts", "shared expert", "over them"]
 
 
+def type_of(run):
+    """The numbers of rows and weights. Older reports are all of fp8."""
+    return run.get("gemm", "fp8")
+
+
 def title(run):
     emulated, shared = run.get("emulated_ep", 0), run.get("shared_intermediate", 0)
     return ", ".join([f"Layer of {run['model']['name']}",
                       f"{run['local_experts']} experts of {run['intermediate']} columns on each rank"] +
                      [f"a shared expert of {shared} columns"] * (shared != 0) +
-                     [f"as a rank among {emulated} would see it"] * (emulated != 0) + [ranks_of(run)])
+                     [f"as a rank among {emulated} would see it"] * (emulated != 0) +
+                     [f"{type_of(run)} GEMMs"] * (type_of(run) != "fp8") + [ranks_of(run)])
 
 
 def how(point):

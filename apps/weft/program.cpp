@@ -215,6 +215,7 @@ bench/rivals.py runs other libraries' layers with the tokens of --tokens-out; --
 Examples:
   weft bench moe-layer --tokens 8,128 --emulate-ep 32 --sms 0,16  only on GPUs, with CUTLASS
   weft bench moe-layer --tokens 128 --emulate-ep 32 --shared  only on GPUs, with CUTLASS
+  weft bench moe-layer --tokens 128 --emulate-ep 32 --gemm bf16  only on GPUs, with CUTLASS
   weft bench moe-layer --config path/config.json --intermediate 128 --tokens 4 --device cpu)";
 
 // For all commands. An empty --replay is allowed: it is the simulator's ordinary schedule.

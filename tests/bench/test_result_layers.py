@@ -92,6 +92,11 @@ class ResultLayers(Kept):
         self.assertIn("| 128 | plain | shared expert first, by slots | **285.0 ±1 %** |", page)
         self.assertIn("| 70.0 ±1 % | 200.0 ±1 % | 25.0 ±1 % |", page)
 
+    def test_other_types_have_tables_of_their_own(self):
+        page = self.page(report(gemm="fp8"), report([point("layer", 499.0)], date="2026-01-03T00:00:00Z", gemm="bf16"))
+        self.assertEqual(page.count("**Layer of a-model"), 2)
+        self.assertIn("as a rank among 32 would see it, bf16 GEMMs, 2 × H200**", page)
+
     def aims(self, points, **more):
         results.add(report(points, **more), "a report", self.folder)
         runs, _ = results.load(self.folder)
@@ -144,7 +149,7 @@ class ResultLayers(Kept):
         self.assertEqual(layers({8: 92.7}, 32, "qwen3-235b")[few][1:], ["8 tokens", " |"])
         self.assertEqual(layers({8: 227.0}, 128, "qwen3-235b")[other][1:], ["8 tokens", " |"])
         for more in ({"emulated_ep": 32}, {"shared_intermediate": 2048}, {"world_size": 4, "local_experts": 4}, {"name": "another"},
-                     {"intermediate": 1536}):
+                     {"intermediate": 1536}, {"gemm": "bf16"}):
             self.assertFalse({few, other} & layers({8: 113.0}, 16, **more).keys())
 
     def test_the_newest_run_of_a_layer_counts_and_cpu_ranks_do_not(self):

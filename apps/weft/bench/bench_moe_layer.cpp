@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 4> kShown = {"dispatch", "combine", "both
 TokensShape tokens_shape(const LayerShape& shape) {
   return {.command = "bench moe-layer",
           .routing = "uniform",
-          .dispatched = "fp8",
+          .dispatched = std::string(name(shape.type)),
           .hidden = shape.hidden,
           .intermediate = shape.intermediate,
           .experts = shape.experts,
@@ -55,6 +55,7 @@ struct LayerBench {
   LayerOptions ways;
   std::string tokens, trace, tokens_out, columns;
   GemmTile tile = GemmTile::automatic;
+  GemmType gemm = GemmType::fp8;
   std::uint32_t emulated = 0;
   std::int64_t intermediate = 0, shared_intermediate = 0;
 
@@ -128,7 +129,7 @@ void LayerBench::print(const Ranks& ranks, const ModelShape& of, const LayerShap
              shape.intermediate, shape.local(), ranks.world_size(),
              shape.shared != 0 ? fmt::format(", a shared expert of {} columns", shape.shared) : "",
              emulated != 0 ? fmt::format(", as a rank among {} would see it", emulated) : "");
-  fmt::print("fp8 dispatched and between the GEMMs, masked layout, bf16 combined with weights{}\n{}\n",
+  fmt::print("{} dispatched and between the GEMMs, masked layout, bf16 combined with weights{}\n{}\n", name(gemm),
              ways.cluster == 2 ? kInPairs : "", headline(ranks, options));
   for (const LayerRow& row : rows) {
     if (row.tile != GemmTile::automatic)
@@ -155,8 +156,8 @@ int LayerBench::run() {
   static_cast<void>(timed_layers(ways, 0));  // complains before anything is started
   check_outputs({{"--trace", trace}, {"--tokens-out", tokens_out}});
   Ranks ranks(options.ranks_args());
-  LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate);
-  if (ways.shared) shape.shared = shared_columns_of(of, shared_intermediate);
+  LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate, gemm);
+  if (ways.shared) shape.shared = shared_columns_of(of, shared_intermediate, gemm);
   static_cast<void>(timed_layers(ways, shape.local()));
   check_gemms_for(ranks, shape, std::ranges::max(counts));
   if (ranks.device() == Device::cpu && tile != GemmTile::automatic)
@@ -199,6 +200,7 @@ int LayerBench::run() {
     json["model"] = cli::to_json(of);
     json["emulated_ep"] = emulated;
     json["cluster"] = ways.cluster;
+    json["gemm"] = name(gemm);
     json["local_experts"] = shape.local();
     json["intermediate"] = shape.intermediate;
     json["shared_intermediate"] = shape.shared;
@@ -242,6 +244,8 @@ Command add_bench_moe_layer(CLI::App& app, const std::vector<std::string>& argum
                  "Columns between the shared expert's GEMMs (0: the model's)")
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
+  add_choice(app, "--gemm", bench->gemm, {GemmType::fp8, GemmType::bf16},
+             "Numbers of rows and weights (fp8: e4m3 with scales per 128 columns; dispatch and the activation cast)");
   add_choice(app, "--gemm-tile", bench->tile, {GemmTile::automatic, GemmTile::rows_64, GemmTile::rows_128},
              fmt::format("Rows of a tile of the GEMMs on GPUs (automatic: 128 from {} expected rows of an expert on)",
                          kRowsForTilesOf128));

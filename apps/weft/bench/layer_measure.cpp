@@ -8,14 +8,27 @@
 
 namespace weft::cli {
 
-LayerShape layer_shape_of(const ModelShape& model, int ranks, std::uint32_t emulated, std::int64_t intermediate) {
+namespace {
+
+// Columns of rows are multiples of it: whole scales, or 16 bytes.
+std::int64_t multiple_for(GemmType type) {
+  return type == GemmType::fp8 ? 128 : 8;
+}
+std::string asked_by(GemmType type) {
+  return fmt::format("{} asks for multiples of {}", type == GemmType::fp8 ? "e4m3 with scales" : "bf16",
+                     multiple_for(type));
+}
+
+}  // namespace
+
+LayerShape layer_shape_of(const ModelShape& model, int ranks, std::uint32_t emulated, std::int64_t intermediate,
+                          GemmType type) {
   const auto local_of = emulated != 0 ? emulated : static_cast<std::uint32_t>(ranks);
   const std::int64_t middle = intermediate != 0 ? intermediate : model.intermediate;
   const auto reject = [&](const std::string& why) { throw Error(Errc::invalid_argument, "moe-layer: " + why); };
   if (middle == 0) reject(model.name + " has no width of experts: give --intermediate");
-  if (model.row_width() % 128 != 0 || middle % 128 != 0)
-    reject(fmt::format("rows of {} and {} columns: e4m3 with scales asks for multiples of 128", model.row_width(),
-                       middle));
+  if (model.row_width() % multiple_for(type) != 0 || middle % multiple_for(type) != 0)
+    reject(fmt::format("rows of {} and {} columns: {}", model.row_width(), middle, asked_by(type)));
   if (model.num_experts % local_of != 0)
     reject(fmt::format("{} experts cannot be divided among {} ranks", model.num_experts, local_of));
   if (emulated != 0 && static_cast<int>(emulated) < ranks)
@@ -25,18 +38,19 @@ LayerShape layer_shape_of(const ModelShape& model, int ranks, std::uint32_t emul
           .experts = static_cast<std::uint32_t>(model.num_experts),
           .top_k = static_cast<std::uint32_t>(model.top_k),
           .ranks = static_cast<std::uint32_t>(ranks),
-          .emulated = emulated};
+          .emulated = emulated,
+          .type = type};
 }
 
-std::uint32_t shared_columns_of(const ModelShape& model, std::int64_t asked) {
+std::uint32_t shared_columns_of(const ModelShape& model, std::int64_t asked, GemmType type) {
   const std::int64_t columns = asked != 0 ? asked : model.shared_intermediate;
   const auto reject = [&](const std::string& why) { throw Error(Errc::invalid_argument, "moe-layer: " + why); };
   if (model.row_width() != model.hidden)
     reject(fmt::format("--shared: experts of {} have rows of {} columns, and its shared expert has {}", model.name,
                        model.row_width(), model.hidden));
   if (columns == 0) reject(model.name + " has no width of a shared expert: give --shared-intermediate");
-  if (columns % 128 != 0)
-    reject(fmt::format("a shared expert of {} columns: e4m3 with scales asks for a multiple of 128", columns));
+  if (columns % multiple_for(type) != 0)
+    reject(fmt::format("a shared expert of {} columns: {}", columns, asked_by(type)));
   return static_cast<std::uint32_t>(columns);
 }
 

@@ -49,9 +49,10 @@ constexpr bool sends(TimedPart part) {
 }
 
 // `emulated`, `intermediate`: as their options, 0 for none. Throws Errc::invalid_argument for layers that cannot be.
-LayerShape layer_shape_of(const ModelShape& model, int ranks, std::uint32_t emulated, std::int64_t intermediate);
+LayerShape layer_shape_of(const ModelShape& model, int ranks, std::uint32_t emulated, std::int64_t intermediate,
+                          GemmType type = GemmType::fp8);
 // Columns of a shared expert's middle: `asked`, or the model's. Throws Errc::invalid_argument likewise.
-std::uint32_t shared_columns_of(const ModelShape& model, std::int64_t asked);
+std::uint32_t shared_columns_of(const ModelShape& model, std::int64_t asked, GemmType type);
 // Throws Errc::invalid_argument if these ranks have no GEMMs, or would take very long.
 void check_gemms_for(const Ranks& ranks, const LayerShape& shape, std::int64_t most_tokens);
 

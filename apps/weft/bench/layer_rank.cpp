@@ -16,7 +16,7 @@ MoeExchangeArgs exchange_of(const LayerShape& shape, std::uint32_t most_virtual)
           .hidden = shape.hidden,
           .experts = shape.exchanged_experts(),
           .top_k = shape.top_k,
-          .cast = RowCast::fp8,
+          .cast = cast_of(shape.type),
           .capacity = shape.ranks * most_virtual,
           .path = RowPath::ring,
           .ring_rows = std::max(32u, std::bit_ceil(most_virtual)),  // for rounds
@@ -42,18 +42,20 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const Args& args)
       group_(seat.communicator().world().state()),
       device_(open_rank_device(ranks, seat)),
       exchange_(MoeExchange::create(seat.communicator(), exchange_of(shape_, most_virtual_))),
-      layer_(MoeLayer::create(exchange_, {.intermediate = shape_.intermediate, .down_cast = RowCast::fp8})) {
+      layer_(MoeLayer::create(exchange_, {.intermediate = shape_.intermediate, .down_cast = cast_of(shape_.type)})) {
   gemms_on_gpu_ = ranks.device() == Device::cuda;
   gemm_args_ = {.device = seat.communicator().world().cuda_device(),
                 .experts = shape_.local(),
                 .hidden = shape_.hidden,
                 .intermediate = shape_.intermediate,
-                .tile = args.tile};
+                .tile = args.tile,
+                .type = shape_.type};
   const std::size_t ids_bytes = std::size_t{most_virtual_} * shape_.top_k * 4;
   const std::size_t rows_bytes = std::size_t{most_virtual_} * shape_.hidden * 2;
   for (std::uint32_t i = 0; i < kLayers; ++i) {
     Layer layer{};
-    layer.experts = make_weights(*device_, {shape_.hidden, shape_.intermediate, shape_.local()}, rank_ + 1);
+    layer.experts =
+        make_weights(*device_, {shape_.hidden, shape_.intermediate, shape_.local(), shape_.type}, rank_ + 1);
     layer.ids = take(ids_bytes);
     layer.some_ids = take(ids_bytes);
     layer.weights = take(ids_bytes);
@@ -80,9 +82,9 @@ LayerRank::LayerRank(Ranks& ranks, const Ranks::Seat& seat, const Args& args)
   if (args.peo.empty()) return;
   spare_ = take(rows_bytes);
   const auto most = std::ranges::max_element(args.peo, {}, &LayerRounds::rounds);
-  peo_ = std::make_unique<PeoLayer>(seat, *device_, exchange_.args(),
-                                    MoeLayerArgs{.intermediate = shape_.intermediate, .down_cast = RowCast::fp8},
-                                    most->rounds);
+  peo_ = std::make_unique<PeoLayer>(
+      seat, *device_, exchange_.args(),
+      MoeLayerArgs{.intermediate = shape_.intermediate, .down_cast = cast_of(shape_.type)}, most->rounds);
 }
 
 // The ids of each round's experts.

@@ -21,7 +21,7 @@ MoeExchangeArgs exchange_of(const SharedLayer::Args& args) {
           .hidden = args.shape.hidden,
           .experts = 1,
           .top_k = 1,
-          .cast = RowCast::fp8,
+          .cast = cast_of(args.shape.type),
           .capacity = args.tokens,
           .weighted = false};
 }
@@ -34,14 +34,15 @@ SharedLayer::SharedLayer(RankDevice& device, const Communicator& communicator, c
       on_gpu_(communicator.device() == Device::cuda),
       alone_(alone(communicator)),
       exchange_(MoeExchange::create(alone_, exchange_of(args))),
-      layer_(MoeLayer::create(exchange_, {.intermediate = args.shape.shared, .down_cast = RowCast::fp8})) {
+      layer_(MoeLayer::create(exchange_, {.intermediate = args.shape.shared, .down_cast = cast_of(args.shape.type)})) {
   const std::size_t row_bytes = std::size_t{args.shape.hidden} * 2;
   for (std::uint32_t i = 0; i < args.layers; ++i) {
-    of_.push_back({.weights = make_weights(device, {args.shape.hidden, args.shape.shared, 1}, args.seed + i),
-                   .ids = device.allocate(std::size_t{args.virtual_tokens} * 4),
-                   .workspace = device.allocate(layer_.workspace_bytes()),
-                   .places = device.allocate((std::size_t{args.virtual_tokens} + 1) * 4),
-                   .whole = device.allocate(args.virtual_tokens * row_bytes)});
+    of_.push_back(
+        {.weights = make_weights(device, {args.shape.hidden, args.shape.shared, 1, args.shape.type}, args.seed + i),
+         .ids = device.allocate(std::size_t{args.virtual_tokens} * 4),
+         .workspace = device.allocate(layer_.workspace_bytes()),
+         .places = device.allocate((std::size_t{args.virtual_tokens} + 1) * 4),
+         .whole = device.allocate(args.virtual_tokens * row_bytes)});
   }
   rows_ = device.allocate(args.tokens * row_bytes);
 }
@@ -53,7 +54,8 @@ std::unique_ptr<ExpertGemms> SharedLayer::open_gemms(std::uint32_t tokens) const
                              .hidden = args_.shape.hidden,
                              .intermediate = args_.shape.shared,
                              .rows_per_expert = static_cast<double>(tokens),
-                             .tile = args_.tile});
+                             .tile = args_.tile,
+                             .type = args_.shape.type});
 }
 
 MoeLayerCall SharedLayer::call_of(const One& one, ExpertGemms& gemms, Stream stream) {

@@ -25,7 +25,8 @@ bool is_plain(const TimedLayer& timed) {
   return timed.part == TimedPart::layer && timed.way.schedule == LayerSchedule::plain && timed.way.peo == 0;
 }
 double weight_bytes(const LayerShape& shape) {
-  return 3.0 * shape.hidden * (double{1} * shape.intermediate * shape.local() + shape.shared);
+  const double numbers = 3.0 * shape.hidden * (double{1} * shape.intermediate * shape.local() + shape.shared);
+  return numbers * bytes_of(shape.type);
 }
 std::string every_way(const std::vector<LayerRow>& rows, const LayerShape& shape) {
   Table table({"tokens", "schedule", "rows by", "rounds", "SMs", "layer µs", "ideal", "of its gain", "TB/s"}, 5);

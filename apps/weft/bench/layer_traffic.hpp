@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gemm/grouped_gemm.hpp"
 #include "ops/moe/exchange.hpp"
 
 namespace weft::cli {
@@ -14,6 +15,7 @@ struct LayerShape {
   std::uint32_t ranks = 1;               // that run
   std::uint32_t emulated = 0;            // ranks of the expert parallelism that they stand for; 0: as many as run
   std::uint32_t shared = 0;              // columns of the shared expert's middle; 0: there is none
+  GemmType type = GemmType::fp8;         // of rows, dispatched too, and weights
 
   std::uint32_t local() const { return experts / (emulated != 0 ? emulated : ranks); }
   std::uint32_t exchanged_experts() const { return local() * ranks; }

@@ -15,6 +15,7 @@ struct LayerWeights {
 
 struct WeightsShape {
   std::uint32_t hidden = 0, intermediate = 0, experts = 0;
+  GemmType type = GemmType::fp8;
 };
 // In the device's memory; made of `seed`.
 LayerWeights make_weights(RankDevice& device, const WeightsShape& shape, std::uint32_t seed);

@@ -19,7 +19,7 @@ struct Fixed {
   Tables tables;
   ExpertGemm gemm;
   ExpertWeights weights;
-  std::uint32_t experts;
+  std::uint32_t experts, number_bytes;
 };
 
 // Everything but the numbers of rows, once.
@@ -31,14 +31,15 @@ __global__ void fix(Fixed of) {
     const std::uint64_t row = std::uint64_t{e} * of.gemm.capacity, weight = std::uint64_t{e} * of.gemm.output_columns;
     cute::get<1>(to.shapes[e]) = n;
     cute::get<2>(to.shapes[e]) = k;
-    to.input[e] = static_cast<const Number*>(of.gemm.input) + row * k;
-    to.weights[e] = static_cast<const Number*>(of.weights.numbers) + weight * k;
+    to.input[e] = static_cast<const char*>(of.gemm.input) + row * k * of.number_bytes;
+    to.weights[e] = static_cast<const char*>(of.weights.numbers) + weight * k * of.number_bytes;
     to.output[e] = static_cast<Made*>(of.gemm.output) + row * n;
-    to.input_scales[e] = static_cast<const float*>(of.gemm.input_scales) + row * (k / 128);
-    to.weight_scales[e] = of.weights.scales + weight / 128 * (k / 128);
     to.input_stride[e] = cutlass::make_cute_packed_stride(InputStride{}, {rows, k, 1});
     to.weight_stride[e] = cutlass::make_cute_packed_stride(WeightStride{}, {n, k, 1});
     to.output_stride[e] = cutlass::make_cute_packed_stride(OutputStride{}, {rows, n, 1});
+    if (of.weights.scales == nullptr) continue;
+    to.input_scales[e] = static_cast<const float*>(of.gemm.input_scales) + row * (k / 128);
+    to.weight_scales[e] = of.weights.scales + weight / 128 * (k / 128);
     to.input_scale_layout[e] = ScaleConfig::tile_atom_to_shape_SFA(cute::make_shape(rows, n, k, 1));
     to.weight_scale_layout[e] = ScaleConfig::tile_atom_to_shape_SFB(cute::make_shape(rows, n, k, 1));
   }
@@ -53,10 +54,15 @@ __global__ void count(Shape* up, Shape* down, const std::int32_t* counts, std::u
   }
 }
 
+const TileKernels& kernels_for(const GroupedGemmArgs& args) {
+  const bool large = tile_of(args) == GemmTile::rows_128;
+  if (args.type == GemmType::bf16) return large ? kBf16Tiles128 : kBf16Tiles64;
+  return large ? kFp8Tiles128 : kFp8Tiles64;
+}
+
 class CutlassGemms final : public ExpertGemms {
  public:
-  explicit CutlassGemms(const GroupedGemmArgs& args)
-      : args_(args), kernels_(tile_of(args) == GemmTile::rows_128 ? kTiles128 : kTiles64) {
+  explicit CutlassGemms(const GroupedGemmArgs& args) : args_(args), kernels_(kernels_for(args)) {
     check(cudaSetDevice(args.device), "cudaSetDevice");
     check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, args.device), "cudaDeviceGetAttribute");
     const Call all{.experts = args.experts, .device = args.device, .processors = processors_};
@@ -124,14 +130,16 @@ class CutlassGemms final : public ExpertGemms {
     allocate(one.tables.input);
     allocate(one.tables.weights);
     allocate(one.tables.output);
-    allocate(one.tables.input_scales);
-    allocate(one.tables.weight_scales);
     allocate(one.tables.input_stride);
     allocate(one.tables.weight_stride);
     allocate(one.tables.output_stride);
-    allocate(one.tables.input_scale_layout);
-    allocate(one.tables.weight_scale_layout);
-    fix<<<1, 128, 0, stream>>>({one.tables, gemm, weights, args_.experts});
+    if (args_.type == GemmType::fp8) {
+      allocate(one.tables.input_scales);
+      allocate(one.tables.weight_scales);
+      allocate(one.tables.input_scale_layout);
+      allocate(one.tables.weight_scale_layout);
+    }
+    fix<<<1, 128, 0, stream>>>({one.tables, gemm, weights, args_.experts, bytes_of(args_.type)});
     return one;
   }
 

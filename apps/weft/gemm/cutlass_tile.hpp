@@ -14,7 +14,6 @@
 
 namespace weft::cli::grouped {
 
-using Number = cutlass::float_e4m3_t;
 using Made = cutlass::bfloat16_t;
 using ByRows = cutlass::layout::RowMajor;
 using ByColumns = cutlass::layout::ColumnMajor;
@@ -29,10 +28,10 @@ using ScaleConfig = cutlass::detail::Sm90BlockwiseScaleConfig<1, 128, 128, cute:
 using InputScales = decltype(ScaleConfig::deduce_layoutSFA());
 using WeightScales = decltype(ScaleConfig::deduce_layoutSFB());
 
-// One GEMM's arrays by local expert, on the device.
+// One GEMM's arrays by local expert, on the device. bf16 has no scales.
 struct Tables {
   Shape* shapes;
-  const Number **input, **weights;
+  const void **input, **weights;
   Made** output;
   const float **input_scales, **weight_scales;
   InputStride* input_stride;
@@ -53,6 +52,6 @@ struct TileKernels {
   std::size_t (*workspace_bytes)(const Call& call);  // of `call`, and of calls with fewer processors
   void (*enqueue)(const Call& call, void* workspace, cudaStream_t stream);
 };
-extern const TileKernels kTiles64, kTiles128;  // by rows; all have 128 columns
+extern const TileKernels kFp8Tiles64, kFp8Tiles128, kBf16Tiles64, kBf16Tiles128;  // by rows; all have 128 columns
 
 }  // namespace weft::cli::grouped

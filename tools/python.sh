@@ -31,18 +31,27 @@ install_torch() {
       'nanobind-backend>=1.0,<2'
 }
 
-# The headers of test_nccl_headers (tools/test.sh), out of the packages that have them.
-load_nccl_headers() {
-  local folder=$nccl_headers version wheels
-  for version in $nccl_versions; do
-    [[ ! -e $folder/$version/nvidia/nccl/include/nccl.h ]] || continue
-    wheels=$(mktemp -d)
-    say "loading the headers of NCCL $version into $folder"
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$wheels" "nvidia-nccl-cu13==$version" &&
-      python3 -c 'import sys, zipfile
+# load_files PACKAGE==VERSION FOLDER RE: the package's files whose names have a match of RE, unless the folder is there.
+load_files() {
+  local wheels
+  [[ ! -e $2 ]] || return 0
+  wheels=$(mktemp -d)
+  say "loading files of $1 into $2"
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$wheels" "$1" &&
+    python3 -c 'import os, re, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:
-    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if "/include/" in name])' \
-        "$wheels"/*.whl "$folder/$version" || die "no headers of NCCL $version"
-    rm -r "$wheels"
+    wheel.extractall(sys.argv[2] + ".part", [name for name in wheel.namelist() if re.search(sys.argv[3], name)])
+os.rename(sys.argv[2] + ".part", sys.argv[2])' "$wheels"/*.whl "$2" "$3" || die "no files of $1"
+  rm -r "$wheels"
+}
+
+# The headers of test_nccl_headers (tools/test_headers.sh).
+load_nccl_headers() {
+  local version
+  for version in $nccl_versions; do
+    load_files "nvidia-nccl-cu13==$version" "$nccl_headers/$version" /include/
   done
 }
+
+# The sources of test_cutlass, likewise.
+load_cutlass() { load_files "nvidia-cutlass==$cutlass_version" "$cutlass_folder" '/source/(include|tools/util/include)/'; }

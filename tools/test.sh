@@ -130,24 +130,6 @@ test_torch() {
   fi
 }
 
-# Compiles the callers of NCCL with the headers of versions that are met at run time. These outlive the build folder.
-nccl_headers=$HOME/.cache/weft/nccl
-nccl_versions='2.29.7 2.30.7'
-test_nccl_headers() {
-  local version folder
-  [[ -e build/dev/bin/stubs ]] || return 0  # without CUDA there is nothing to compile
-  for version in $nccl_versions; do
-    folder=$nccl_headers/$version/nvidia/nccl/include
-    if [[ ! -e $folder/nccl.h ]]; then
-      say "nothing is compiled with the headers of NCCL $version: there is no $folder (./dev nccl-headers makes it)"
-    elif python3 -B tests/stubs/check_headers.py --commands build/dev/compile_commands.json "$folder"; then
-      tests_passed=$((tests_passed + 1))
-    else
-      tests_failed=$((tests_failed + 1))
-    fi
-  done
-}
-
 # sanitize_cpu PRESET [CTEST ARGS]: builds and runs weft-tests. Without arguments for ctest a few processes run them all:
 # under AddressSanitizer a process takes 75 ms to start.
 sanitize_cpu() {
@@ -370,6 +352,7 @@ run_tests() {
     timed dev test_cpu
     test_torch
     test_nccl_headers
+    test_cutlass
   fi
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then
     run_gtest build/dev/bin/weft-gpu-tests

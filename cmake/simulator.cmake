@@ -6,8 +6,8 @@ weft_sources(sim_kernel_files src/ops/*/sim_*kernels*.cpp)
 weft_alone(${sim_kernel_files})
 # Every step of every execution passes these files. GCC vectorises the loop that joins views only at O3. Without it the
 # simulator takes a tenth longer, and another tenth with the other two at O1.
-set_property(SOURCE src/sim/memory.cpp src/sim/machine.cpp src/sim/schedule.cpp APPEND PROPERTY
-  COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
+set_property(SOURCE src/sim/memory.cpp src/sim/machine.cpp src/sim/schedule.cpp src/sim/steps.cpp
+  APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
 
 # For the simulator, and for tests that run in it.
 function(weft_simulated target)

@@ -56,6 +56,7 @@ Machine::Machine(const Args& args)
     stream.launches = launches;
     streams_.push_back(std::move(stream));
   }
+  steps_of_.resize(streams_.size());
   for (auto& polled : polled_) polled.reserve(256);
   constexpr std::size_t kStackBytes = std::size_t{64} << 10;
   for (unsigned thread = 0; thread < threads_; ++thread) {
@@ -93,9 +94,9 @@ Failure Machine::run(Program& program, Scheduler& scheduler, const std::optional
   std::fill_n(waiters_.begin(), memory_.locations(), 0);
   memory_.reset();
   running_streams_ = 0;
+  std::ranges::fill(steps_of_, 0);
   for (Stream& stream : streams_) {
     stream.launch = 0;
-    stream.steps = 0;
     stream.stopped = false;
     stream.last = 0;
     if (stream.launches.empty()) continue;
@@ -230,50 +231,6 @@ void Machine::unshared(unsigned i, const char* rule) {
   fail(FailureKind::broken_rule, fmt::format("thread {}: word {} that its block shares {}", current_, i, rule));
 }
 
-void Machine::relax() {
-  count_step();
-  auto &polled = polled_[current_], &polled_before = polled_before_[current_];
-  polled_before.insert(polled_before.end(), polled.begin(), polled.end());
-  const bool called = take_call();
-  const bool newer =
-      called || std::ranges::any_of(polled_before, [&](Memory::Location at) { return memory_.stale(current_, at); });
-  if (!newer) {
-    for (const Memory::Location at : polled_before) waiters_[at] |= bit(current_);
-    waiting_ |= bit(current_);
-    ready_ &= ~bit(current_);
-    polled.clear();
-    polled_before.clear();
-    return go_on();
-  }
-  std::swap(polled, polled_before);
-  polled.clear();
-  const unsigned next = scheduler_->next_thread(current_, enabled());
-  if (next != current_) switch_to(next);
-}
-
-std::uint32_t Machine::exchange(std::uint32_t* at, std::uint32_t value) {
-  point();
-  const Memory::Location location = memory_.locate(at, sizeof(value));
-  const Pack old = memory_.exchange(current_, location, Pack{{value, 0, 0, 0}});
-  ready_ |= waiters_[location] & waiting_;
-  waiting_ &= ~waiters_[location];
-  waiters_[location] = 0;
-  if (trace_ != nullptr) note("exchange", location, Pack{{value, 0, 0, 0}}, 0, 1);
-  return old.word[0];
-}
-
-void Machine::fence_acq_rel() {
-  point();
-  memory_.fence(current_, true, true);
-  if (trace_ != nullptr) trace_->push_back(names_[current_] + " fence.acq_rel");
-}
-
-void Machine::fence_seq_cst() {
-  point();
-  memory_.fence_seq_cst(current_);
-  if (trace_ != nullptr) trace_->push_back(names_[current_] + " fence.sc");
-}
-
 int Machine::dead_peer() {
   if (dead_rank_ < 0) return -1;
   memory_.join_rank(current_, static_cast<unsigned>(dead_rank_));
@@ -335,19 +292,6 @@ void Machine::resume(unsigned next) {
 void Machine::fail(FailureKind kind, std::string what) {
   if (!failure_) failure_ = {kind, std::move(what)};
   throw Abandoned{};
-}
-
-void Machine::broken(Memory::Location at, const char* rule) {
-  fail(FailureKind::broken_rule, fmt::format("thread {}: store to {} {}", current_, memory_.name(at), rule));
-}
-
-void Machine::note(const char* what, Memory::Location at, const Pack& value, unsigned age, unsigned choices) {
-  std::string line = fmt::format("{:>6} {:<10} {:<13} {}", steps_, names_[current_], what, memory_.name(at));
-  const unsigned words = memory_.width(at) / 4;
-  line += " =";
-  for (unsigned i = words; i > 0; --i) fmt::format_to(std::back_inserter(line), " {:08x}", value.word[i - 1]);
-  if (age != 0) fmt::format_to(std::back_inserter(line), "  [{} of {} newest]", age, choices - 1);
-  trace_->push_back(std::move(line));
 }
 
 }  // namespace weft::sim

@@ -6,7 +6,6 @@
 #include <array>
 #include <boost/context/fiber.hpp>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,12 +70,12 @@ class Machine {
   // One execution.
   Failure run(Program& program, Scheduler& scheduler, const std::optional<Stop>& stop = {});
   std::uint64_t steps() const { return steps_; }
-  std::uint64_t steps_of(unsigned stream) const { return streams_[stream].steps; }
+  std::uint64_t steps_of(unsigned stream) const { return steps_of_[stream]; }
 
   // Writes down every thread's steps; `names[t]` is thread t.
   void trace_into(std::vector<std::string>* lines, std::vector<std::string> names);
 
-  // For the running thread. Each is a step.
+  // For the running thread. Each is a step; sim/steps.cpp.
   template <int unit>
   Pack load_pack(const Pack* from);
   template <int unit>
@@ -137,7 +136,6 @@ class Machine {
     std::vector<Launch> launches;
     unsigned launch = 0;
     ThreadMask live = 0, last = 0;
-    std::uint64_t steps = 0;
     bool stopped = false;
   };
   struct Block {
@@ -162,6 +160,7 @@ class Machine {
 
   void point();
   void count_step();
+  void stop_stream();
   void go_on();  // the present thread cannot: another does
   void switch_to(unsigned next);
   void resume(unsigned next);
@@ -184,8 +183,9 @@ class Machine {
   // `viewer`: the running thread, or the proxy of one.
   const Pack& read_as(unsigned viewer, Memory::Location at, const char* what, bool acquire = false);
   void write_as(unsigned viewer, Memory::Location at, const Pack& value, const char* what, bool release = false);
-  Pack read(Memory::Location at, const char* what, bool acquire = false);
+  const Pack& read(Memory::Location at, const char* what, bool acquire = false);
   void write(Memory::Location at, const Pack& value, bool release);
+  void wake_waiters(Memory::Location at);
   [[noreturn]] void broken(Memory::Location at, const char* rule);
   void note(const char* what, Memory::Location at, const Pack& value, unsigned age, unsigned choices);
 
@@ -208,6 +208,7 @@ class Machine {
   std::optional<Stop> stop_;
   Failure failure_;
   std::uint64_t steps_ = 0, idle_time_ = 0;
+  std::vector<std::uint64_t> steps_of_;  // by stream
   unsigned idle_count_ = 0;
   int dead_rank_ = -1;
   std::uint64_t sent_before_stop_ = 0, idled_before_stop_ = 0;
@@ -224,101 +225,5 @@ class Machine {
   std::vector<std::string>* trace_ = nullptr;
   std::vector<std::string> names_;
 };
-
-inline void Machine::count_step() {
-  ++steps_;
-  Stream& stream = streams_[stream_of_[current_]];
-  ++stream.steps;
-  if (stop_ && !stream.stopped && stop_->step == stream.steps && &stream == &streams_[stop_->stream]) {
-    stream.stopped = true;
-    dead_rank_ = stop_->dead_rank;
-    sent_before_stop_ = memory_.sent(rank_of_[current_]);
-    idled_before_stop_ = idle_time_;
-    for (unsigned thread = 0; thread < threads_; ++thread) {
-      if (stream_of_[thread] == stop_->stream) stopped_ |= bit(thread);
-    }
-    if (trace_ != nullptr) trace_->push_back(names_[current_] + " stops, and all of its stream");
-    go_on();
-  } else if (steps_ > step_limit_) {
-    fail(FailureKind::livelock, "no end after " + std::to_string(steps_) + " steps");
-  }
-}
-
-// Before every step the scheduler may let another thread go first.
-inline void Machine::point() {
-  count_step();
-  const unsigned next = scheduler_->next_thread(current_, enabled());
-  if (next != current_) switch_to(next);
-}
-
-inline const Pack& Machine::read_as(unsigned viewer, Memory::Location at, const char* what, bool acquire) {
-  const unsigned choices = memory_.choices(viewer, at);
-  const unsigned age = scheduler_->choose(Kind::age, current_, choices);
-  const Pack& value = memory_.load(viewer, at, age, acquire);
-  if (trace_ != nullptr) note(what, at, value, age, choices);
-  return value;
-}
-
-inline Pack Machine::read(Memory::Location at, const char* what, bool acquire) {
-  polled_[current_].push_back(at);
-  return read_as(current_, at, what, acquire);
-}
-
-inline void Machine::write(Memory::Location at, const Pack& value, bool release) {
-  write_as(current_, at, value, release ? "store.release" : "store", release);
-}
-
-inline void Machine::write_as(unsigned viewer, Memory::Location at, const Pack& value, const char* what, bool release) {
-  const unsigned choices = memory_.choices(viewer, at);
-  const unsigned age = scheduler_->choose(Kind::age, current_, choices);
-  if (trace_ != nullptr) note(what, at, value, age, choices);
-  if (const char* rule = memory_.store(viewer, at, value, age, release)) broken(at, rule);
-  if (waiters_[at] != 0) {
-    ready_ |= waiters_[at] & waiting_;
-    waiting_ &= ~waiters_[at];
-    waiters_[at] = 0;
-  }
-}
-
-template <int unit>
-Pack Machine::load_pack(const Pack* from) {
-  point();
-  Pack result;
-  for (int i = 0; i < 16; i += unit) {
-    const Pack value = read(memory_.locate(reinterpret_cast<const std::byte*>(from) + i, unit), "load");
-    std::memcpy(reinterpret_cast<std::byte*>(&result) + i, &value, unit);
-  }
-  return result;
-}
-
-template <int unit>
-void Machine::store_pack(Pack* to, const Pack& value) {
-  for (int i = 0; i < 16; i += unit) {
-    if (i == 0 || stop_) point();  // a killed rank may leave half a pack
-    Pack part{};
-    std::memcpy(&part, reinterpret_cast<const std::byte*>(&value) + i, unit);
-    write(memory_.locate(reinterpret_cast<std::byte*>(to) + i, unit), part, false);
-  }
-}
-
-template <class Word>
-Word Machine::load(const Word* from, bool acquire) {
-  if (memory_.ignored(from)) return Word{};
-  point();
-  const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load", acquire);
-  Word word;
-  std::memcpy(&word, &value, sizeof(word));
-  return word;
-}
-
-template <class Word>
-void Machine::store(Word* to, Word value, bool release) {
-  if (memory_.ignored(to)) return memory_.keep(to, &value, sizeof(value));
-  point();
-  const Memory::Location at = memory_.locate(to, sizeof(Word));
-  Pack pack{};
-  std::memcpy(&pack, &value, sizeof(value));
-  write(at, pack, release);
-}
 
 }  // namespace weft::sim

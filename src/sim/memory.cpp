@@ -27,13 +27,12 @@ Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of, bool proxies)
       sent_packs_(sent_.size()),
       index_(bytes / 4, kUnknown),
       last_(bytes / 4),
-      messages_(kMaxLocations),
+      histories_(kMaxLocations),
       snapshot_views_(kMaxSnapshots) {
   std::memset(data_.get(), 0, bytes);
   rank_of_.resize(viewers_);
   for (unsigned i = threads_; i < viewers_; ++i) rank_of_[i] = rank_of_[i - threads_];
-  kinds_[kIgnored] = AreaKind::ignored;
-  counts_[kIgnored] = 1;
+  places_[kIgnored] = {.count = 1, .width = 0, .owner = 0, .kind = AreaKind::ignored};
 }
 
 void Memory::add_area(Area area) {
@@ -54,19 +53,19 @@ Memory::Location Memory::create(std::size_t word, unsigned bytes) {
   if (area == areas_.end()) bad_address();
   const auto at = static_cast<Location>(used_++);
   for (std::size_t i = 0; i < bytes / 4; ++i) index_[word + i] = at;
-  counts_[at] = 1;
-  widths_[at] = static_cast<std::uint8_t>(bytes);
-  owners_[at] = static_cast<std::uint8_t>(area->owner);
-  kinds_[at] = area->kind;
+  places_[at] = {.count = 1,
+                 .width = static_cast<std::uint8_t>(bytes),
+                 .owner = static_cast<std::uint8_t>(area->owner),
+                 .kind = area->kind};
   offsets_[at] = offset;
   put_initial(at);
   return at;
 }
 
 void Memory::put_initial(Location at) {
-  Message& initial = messages_[at][0];
+  Message& initial = histories_[at].messages[0];
   initial = {.value = {}, .snapshot = 0, .rank = kNobody, .read_by_owner = false, .exchanged = false};
-  std::memcpy(&initial.value, data_.get() + offsets_[at], widths_[at]);
+  std::memcpy(&initial.value, data_.get() + offsets_[at], places_[at].width);
 }
 
 // Makes room: removes messages that no thread may read any more.
@@ -79,8 +78,9 @@ void Memory::forget(Location at) {
   for (unsigned i = 0; i < viewers_; ++i) move_down(views_[i]);
   for (unsigned i = 1; i < snapshots_; ++i) move_down(snapshot_views_[i]);
   move_down(seq_cst_);
-  std::copy(messages_[at].begin() + oldest, messages_[at].begin() + counts_[at], messages_[at].begin());
-  counts_[at] = static_cast<std::uint8_t>(counts_[at] - oldest);
+  auto& messages = histories_[at].messages;
+  std::copy(messages.begin() + oldest, messages.begin() + places_[at].count, messages.begin());
+  places_[at].count = static_cast<std::uint8_t>(places_[at].count - oldest);
   forgotten_[at] += oldest;
 }
 
@@ -99,7 +99,7 @@ std::string Memory::name_of(const void* address) const {
 std::uint64_t Memory::stores(std::size_t begin, std::size_t end) const {
   std::uint64_t count = 0;
   for (unsigned at = 1; at < used_; ++at) {
-    if (begin <= offsets_[at] && offsets_[at] < end) count += forgotten_[at] + counts_[at] - 1u;
+    if (begin <= offsets_[at] && offsets_[at] < end) count += forgotten_[at] + places_[at].count - 1u;
   }
   return count;
 }
@@ -112,8 +112,8 @@ void Memory::reset() {
     }
   }
   for (unsigned at = 1; at < used_; ++at) {
-    counts_[at] = 1;
-    messages_[at][0].read_by_owner = false;
+    places_[at].count = 1;
+    histories_[at].messages[0].read_by_owner = false;
     if (forgotten_[at] != 0) put_initial(static_cast<Location>(at));
     forgotten_[at] = 0;
   }
@@ -134,34 +134,36 @@ bool Memory::only_renews(Location at, const Pack& value) const {
 }
 
 const char* Memory::broken_rule(Location at, unsigned index) const {
-  const Message& before = messages_[at][index - 1];
-  const Message& after = messages_[at][index];
-  const bool from_peer = before.rank != kNobody && before.rank != owners_[at];
+  const Place& place = places_[at];
+  const Message& before = histories_[at].messages[index - 1];
+  const Message& after = histories_[at].messages[index];
+  const bool from_peer = before.rank != kNobody && before.rank != place.owner;
   const bool awaited =
-      kinds_[at] == AreaKind::header || (kinds_[at] == AreaKind::record && !only_renews(at, before.value));
+      place.kind == AreaKind::header || (place.kind == AreaKind::record && !only_renews(at, before.value));
   if (awaited && from_peer && !before.read_by_owner) {
     return "overwrites a word that its reader has not read yet";
   }
-  if (kinds_[at] == AreaKind::told && before.rank != kNobody && before.value.word[0] == after.value.word[0]) {
+  if (place.kind == AreaKind::told && before.rank != kNobody && before.value.word[0] == after.value.word[0]) {
     return "tells the host a number twice with one stamp";
   }
-  if (kinds_[at] != AreaKind::slot) return nullptr;
-  const bool data_before = !at_rest(before.value, widths_[at]);
+  if (place.kind != AreaKind::slot) return nullptr;
+  const bool data_before = !at_rest(before.value, place.width);
   if (data_before && !before.read_by_owner) return "overwrites data that its reader has not read yet";
-  if (data_before && !at_rest(after.value, widths_[at])) return "data lands on a slot that is not at rest";
+  if (data_before && !at_rest(after.value, place.width)) return "data lands on a slot that is not at rest";
   return nullptr;
 }
 
 const char* Memory::store(unsigned thread, Location at, const Pack& value, unsigned age, bool release) {
   if (at == kIgnored) return nullptr;
-  if (const unsigned rank = rank_of_[thread]; rank != owners_[at]) {
+  Place& place = places_[at];
+  if (const unsigned rank = rank_of_[thread]; rank != place.owner) {
     ++sent_[rank];
-    sent_packs_[rank] += widths_[at] == sizeof(Pack);
+    sent_packs_[rank] += place.width == sizeof(Pack);
   }
-  if (counts_[at] == kMaxMessages) forget(at);
-  const unsigned count = counts_[at];
+  if (place.count == kMaxMessages) forget(at);
+  const unsigned count = place.count;
   if (count == kMaxMessages) throw std::logic_error("simulator: too many stores to one place; make fewer calls");
-  auto& messages = messages_[at];
+  auto& messages = histories_[at].messages;
   unsigned index = count - age;
   if (index < count && messages[index].exchanged) index = count;
   if (index < count) {
@@ -171,7 +173,7 @@ const char* Memory::store(unsigned thread, Location at, const Pack& value, unsig
     for (unsigned i = 1; i < snapshots_; ++i) move_up(snapshot_views_[i]);
     move_up(seq_cst_);
   }
-  counts_[at] = static_cast<std::uint8_t>(count + 1);
+  place.count = static_cast<std::uint8_t>(count + 1);
   views_[thread][at] = static_cast<std::uint8_t>(index);
   messages[index] = {.value = value,
                      .snapshot = release ? snapshot_of(views_[thread]) : released_[thread],
@@ -185,7 +187,7 @@ const char* Memory::store(unsigned thread, Location at, const Pack& value, unsig
 Pack Memory::exchange(unsigned thread, Location at, const Pack& value) {
   const Pack old = load(thread, at, 0);
   store(thread, at, value, 0);
-  messages_[at][counts_[at] - 1u].exchanged = true;
+  histories_[at].messages[places_[at].count - 1u].exchanged = true;
   return old;
 }
 

@@ -92,7 +92,7 @@ class Memory {
     const std::size_t word = word_of(address);
     if (word >= index_.size()) return bad_address();
     const Location location = index_[word];
-    return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
+    return location == kUnknown || places_[location].width != bytes ? create(word, bytes) : location;
   }
   // The last value stored to an ignored word, if only one thread stores to it.
   std::uint32_t last(const std::uint32_t* address) const { return last_[word_of(address)]; }
@@ -105,16 +105,17 @@ class Memory {
   }
 
   // The number of messages that the thread may read, or of places that its store may take: ages 0 (newest) … n − 1.
-  unsigned choices(unsigned thread, Location at) const { return counts_[at] - views_[thread][at]; }
+  unsigned choices(unsigned thread, Location at) const { return places_[at].count - views_[thread][at]; }
   bool stale(unsigned thread, Location at) const { return choices(thread, at) > 1; }
   unsigned locations() const { return used_; }
-  unsigned width(Location at) const { return widths_[at]; }
+  unsigned width(Location at) const { return places_[at].width; }
 
   const Pack& load(unsigned thread, Location at, unsigned age, bool acquire = false) {
-    const unsigned index = counts_[at] - 1u - age;
+    const Place& place = places_[at];
+    const unsigned index = place.count - 1u - age;
     views_[thread][at] = static_cast<std::uint8_t>(index);
-    Message& message = messages_[at][index];
-    if (owners_[at] == rank_of_[thread]) message.read_by_owner = true;
+    Message& message = histories_[at].messages[index];
+    if (place.owner == rank_of_[thread]) message.read_by_owner = true;
     if (message.snapshot != 0) see(thread, message.snapshot, acquire);
     return message.value;
   }
@@ -141,10 +142,10 @@ class Memory {
   void boundary(ThreadMask ended, ThreadMask started);
 
   // The final state, for checks at the end of an execution.
-  const Pack& newest(Location at) const { return messages_[at][counts_[at] - 1u].value; }
+  const Pack& newest(Location at) const { return histories_[at].messages[places_[at].count - 1u].value; }
   template <class Visit>
   void each_location(Visit&& visit) const {
-    for (Location at = 1; at < used_; ++at) visit(at, kinds_[at], widths_[at]);
+    for (Location at = 1; at < used_; ++at) visit(at, places_[at].kind, places_[at].width);
   }
   std::string name(Location at) const { return at == kIgnored ? "ignored" : name_of(data_.get() + offsets_[at]); }
   std::string name_of(const void* address) const;
@@ -157,6 +158,17 @@ class Memory {
  private:
   static constexpr Location kUnknown = 0xffff;
   using View = std::array<std::uint8_t, kMaxLocations>;
+  // Every access looks at these, so they lie side by side.
+  struct Place {
+    std::uint8_t count, width, owner;  // messages, bytes, rank
+    AreaKind kind;
+  };
+  // An odd number of lines, so that places do not meet in a few sets of the cache.
+  struct alignas(64) History {
+    std::array<Message, kMaxMessages> messages;
+    std::byte beyond[64];
+  };
+  static_assert(sizeof(History) / 64 % 2 == 1);
 
   std::size_t word_of(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
@@ -187,13 +199,10 @@ class Memory {
   std::vector<std::uint32_t> last_;  // of ignored words
 
   unsigned used_ = 1;  // location 0 stands for all ignored words
-  std::array<std::uint8_t, kMaxLocations> counts_{};
-  std::array<std::uint8_t, kMaxLocations> widths_{};
-  std::array<std::uint8_t, kMaxLocations> owners_{};
-  std::array<AreaKind, kMaxLocations> kinds_{};
+  std::array<Place, kMaxLocations> places_{};
   std::array<std::size_t, kMaxLocations> offsets_{};
   std::array<std::uint32_t, kMaxLocations> forgotten_{};  // messages of the execution that were removed
-  std::vector<std::array<Message, kMaxMessages>> messages_;
+  std::vector<History> histories_;
 
   static constexpr unsigned kMaxViewers = 2 * kMaxThreads;
   std::array<View, kMaxViewers> views_{};

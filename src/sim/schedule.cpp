@@ -8,16 +8,6 @@
 #include "weft/error.hpp"
 
 namespace weft::sim {
-namespace {
-
-// The number of bits that are set. Most often one or none is; then a compiler's function, in a library, would take
-// longer.
-unsigned count(ThreadMask threads) {
-  if ((threads & (threads - 1)) == 0) return threads != 0;
-  return static_cast<unsigned>(__builtin_popcountll(threads));
-}
-
-}  // namespace
 
 std::string to_string(const Schedule& schedule) {
   std::string text;
@@ -96,37 +86,12 @@ bool Scheduler::begin() {
   return false;
 }
 
-unsigned Scheduler::decide(Kind kind, unsigned thread, std::uint32_t at, unsigned n) {
-  // Neither time of a copy is the usual one on the hardware.
-  const bool even = kind == Kind::next || kind == Kind::copy;
-  switch (strategy_) {
-    case Strategy::random: {
-      if (even) return random_.below(n);
-      const unsigned chance = kind == Kind::preempt ? preempt_chance_ : age_chance_;
-      return (random_.next() >> 56) < chance ? 1 + random_.below(n - 1) : 0;
-    }
-    case Strategy::pct:  // threads are chosen by priority: next_thread()
-      if (even) return random_.below(n);
-      return (random_.next() >> 56) < age_chance_ ? 1 + random_.below(n - 1) : 0;
-    case Strategy::exhaustive:
-      return decide_exhaustive(n);
-    case Strategy::replay: {
-      auto& next = next_wanted_[thread];
-      const auto& wanted = wanted_[thread];
-      while (next < wanted.size() && wanted[next].at < at) ++next;
-      return next < wanted.size() && wanted[next].at == at ? wanted[next].choice % n : 0;
-    }
-  }
-  return 0;
-}
-
-// Depth first. A point is remembered only while another choice there would be within the bound.
-unsigned Scheduler::decide_exhaustive(unsigned n) {
-  if (spent_ == bound_) return 0;
-  if (depth_ == path_.size()) path_.push_back({n, 0});
-  const Point& point = path_[depth_++];
-  spent_ += point.chosen != 0;
-  return point.chosen;
+// The choice that a replayed schedule has there.
+unsigned Scheduler::replayed(unsigned thread, std::uint32_t at, unsigned n) {
+  auto& next = next_wanted_[thread];
+  const auto& wanted = wanted_[thread];
+  while (next < wanted.size() && wanted[next].at < at) ++next;
+  return next < wanted.size() && wanted[next].at == at ? wanted[next].choice % n : 0;
 }
 
 void Scheduler::set_places() {
@@ -153,22 +118,13 @@ unsigned Scheduler::by_priority(ThreadMask enabled) {
   return by_priority_[place];
 }
 
-unsigned Scheduler::next_thread(unsigned thread, ThreadMask enabled) {
-  // Choice i is the i-th enabled thread from the present one upwards, and around.
-  const auto turn = [&](unsigned i) { return (thread + i) % kMaxThreads; };
-  ThreadMask turned = thread == 0 ? enabled : enabled >> thread | enabled << (kMaxThreads - thread);
-  if (strategy_ == Strategy::pct) {
-    const std::uint32_t at = counters_[thread]++;
-    const unsigned next = by_priority(enabled);
-    const unsigned distance = (next - thread) % kMaxThreads;
-    const unsigned choice = count(turned & (bit(distance) - 1));
-    if (choice != 0) taken_.push_back({thread, at, choice});
-    return next;
-  }
-  const Kind kind = (turned & 1) != 0 ? Kind::preempt : Kind::next;
-  const unsigned n = count(turned);
-  for (unsigned choice = choose(kind, thread, n); choice > 0; --choice) turned &= turned - 1;
-  return turn(static_cast<unsigned>(__builtin_ctzll(turned)));
+unsigned Scheduler::next_by_priority(unsigned thread, ThreadMask enabled) {
+  const std::uint32_t at = counters_[thread]++;
+  const unsigned next = by_priority(enabled);
+  const ThreadMask turned = thread == 0 ? enabled : enabled >> thread | enabled << (kMaxThreads - thread);
+  const unsigned distance = (next - thread) % kMaxThreads;
+  take(thread, at, count(turned & (bit(distance) - 1)));
+  return next;
 }
 
 }  // namespace weft::sim

@@ -51,6 +51,14 @@ class Random {
   std::uint64_t state_;
 };
 
+// The number of bits that are set. std::popcount would call a library: not each x86-64 has the instruction.
+inline unsigned count(ThreadMask threads) {
+  threads -= threads >> 1 & 0x5555555555555555u;
+  threads = (threads & 0x3333333333333333u) + (threads >> 2 & 0x3333333333333333u);
+  threads = (threads + (threads >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+  return static_cast<unsigned>(threads * 0x0101010101010101u >> 56);
+}
+
 class Scheduler {
  public:
   static Scheduler random(std::uint64_t seed) { return {Strategy::random, seed}; }
@@ -74,9 +82,7 @@ class Scheduler {
   unsigned choose(Kind kind, unsigned thread, unsigned n) {
     const std::uint32_t at = counters_[thread]++;
     if (n <= 1 || (newest_ && kind == Kind::age)) return 0;
-    const unsigned choice = decide(kind, thread, at, n);
-    if (choice != 0) taken_.push_back({thread, at, choice});
-    return choice;
+    return take(thread, at, decide(kind, thread, at, [n] { return n; }));
   }
   // `enabled` is not empty; `thread` is the present one.
   unsigned next_thread(unsigned thread, ThreadMask enabled);
@@ -89,8 +95,15 @@ class Scheduler {
 
  private:
   Scheduler(Strategy strategy, std::uint64_t seed) : strategy_(strategy), random_(seed) {}
-  unsigned decide(Kind kind, unsigned thread, std::uint32_t at, unsigned n);
-  unsigned decide_exhaustive(unsigned n);
+  // `n()`: the number of choices, which most often need not be counted.
+  template <class Count>
+  unsigned decide(Kind kind, unsigned thread, std::uint32_t at, Count n);
+  unsigned replayed(unsigned thread, std::uint32_t at, unsigned n);
+  unsigned take(unsigned thread, std::uint32_t at, unsigned choice) {
+    if (choice != 0) taken_.push_back({thread, at, choice});
+    return choice;
+  }
+  unsigned next_by_priority(unsigned thread, ThreadMask enabled);
   unsigned by_priority(ThreadMask enabled);
   void set_places();
 
@@ -124,5 +137,35 @@ class Scheduler {
   std::array<std::vector<Deviation>, kMaxThreads> wanted_;
   std::array<std::size_t, kMaxThreads> next_wanted_{};
 };
+
+template <class Count>
+[[gnu::always_inline]] inline unsigned Scheduler::decide(Kind kind, unsigned thread, std::uint32_t at, Count n) {
+  // Depth first. A point is remembered only while another choice there would be within the bound.
+  if (strategy_ == Strategy::exhaustive) {
+    if (spent_ == bound_) return 0;
+    if (depth_ == path_.size()) path_.push_back({n(), 0});
+    const Point& point = path_[depth_++];
+    spent_ += point.chosen != 0;
+    return point.chosen;
+  }
+  if (strategy_ == Strategy::replay) return replayed(thread, at, n());
+  // Neither time of a copy is the usual one on the hardware.
+  if (kind == Kind::next || kind == Kind::copy) return random_.below(n());
+  const unsigned chance = kind == Kind::preempt ? preempt_chance_ : age_chance_;
+  return (random_.next() >> 56) < chance ? 1 + random_.below(n() - 1) : 0;
+}
+
+// The present thread's bit comes first in `turned`: choice i is the i-th enabled thread from it upwards, and around.
+inline unsigned Scheduler::next_thread(unsigned thread, ThreadMask enabled) {
+  if (strategy_ == Strategy::pct) return next_by_priority(thread, enabled);
+  ThreadMask turned = thread == 0 ? enabled : enabled >> thread | enabled << (kMaxThreads - thread);
+  const std::uint32_t at = counters_[thread]++;
+  if ((turned & (turned - 1)) != 0) {
+    const Kind kind = (turned & 1) != 0 ? Kind::preempt : Kind::next;
+    unsigned choice = take(thread, at, decide(kind, thread, at, [=] { return count(turned); }));
+    for (; choice > 0; --choice) turned &= turned - 1;
+  }
+  return (thread + static_cast<unsigned>(__builtin_ctzll(turned))) % kMaxThreads;
+}
 
 }  // namespace weft::sim

@@ -119,7 +119,9 @@ void Memory::reset() {
   }
   for (unsigned viewer = 0; viewer < viewers_; ++viewer) {
     std::memset(views_[viewer].data(), 0, bytes);
-    pending_[viewer].reset();
+    known_[viewer].reset();
+    met_[viewer].reset();
+    pending_[viewer].clear();
   }
   released_.fill(0);
   std::memset(seq_cst_.data(), 0, bytes);
@@ -205,20 +207,23 @@ std::uint16_t Memory::snapshot_of(const View& view) {
   return static_cast<std::uint16_t>(snapshots_++);
 }
 
-void Memory::see(unsigned thread, unsigned snapshot, bool acquire) {
-  if (acquire) {
-    join_view(views_[thread], snapshot_views_[snapshot]);
-  } else {
-    pending_[thread].set(snapshot);
-  }
+void Memory::see(unsigned thread, std::uint16_t snapshot, bool acquire) {
+  met_[thread].set(snapshot);
+  if (acquire) return learn(thread, snapshot);
+  pending_[thread].push_back(snapshot);
+}
+
+// Views only grow, so none is joined twice.
+void Memory::learn(unsigned thread, std::uint16_t snapshot) {
+  if (known_[thread].test(snapshot)) return;
+  known_[thread].set(snapshot);
+  join_view(views_[thread], snapshot_views_[snapshot]);
 }
 
 void Memory::fence(unsigned thread, bool acquire, bool release) {
-  if (acquire && pending_[thread].any()) {
-    for (unsigned i = 1; i < snapshots_; ++i) {
-      if (pending_[thread].test(i)) join_view(views_[thread], snapshot_views_[i]);
-    }
-    pending_[thread].reset();
+  if (acquire) {
+    for (const std::uint16_t snapshot : pending_[thread]) learn(thread, snapshot);
+    pending_[thread].clear();
   }
   if (release) released_[thread] = snapshot_of(views_[thread]);
 }

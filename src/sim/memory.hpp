@@ -116,7 +116,9 @@ class Memory {
     views_[thread][at] = static_cast<std::uint8_t>(index);
     Message& message = histories_[at].messages[index];
     if (place.owner == rank_of_[thread]) message.read_by_owner = true;
-    if (message.snapshot != 0) see(thread, message.snapshot, acquire);
+    if (message.snapshot != 0 && !(acquire ? known_ : met_)[thread].test(message.snapshot)) {
+      see(thread, message.snapshot, acquire);
+    }
     return message.value;
   }
 
@@ -180,7 +182,8 @@ class Memory {
   std::size_t used_bytes() const { return std::size_t{used_ + 63u} / 64 * 64; }
   void join_view(View& into, const View& from) const;
   std::uint16_t snapshot_of(const View& view);
-  void see(unsigned thread, unsigned snapshot, bool acquire);
+  void see(unsigned thread, std::uint16_t snapshot, bool acquire);
+  void learn(unsigned thread, std::uint16_t snapshot);
   unsigned gather(ThreadMask threads);
   void spread(unsigned from, ThreadMask threads);
   bool only_renews(Location at, const Pack& value) const;
@@ -206,9 +209,11 @@ class Memory {
 
   static constexpr unsigned kMaxViewers = 2 * kMaxThreads;
   std::array<View, kMaxViewers> views_{};
-  std::array<std::bitset<kMaxSnapshots>, kMaxViewers> pending_{};  // snapshots of messages read but not acquired
-  std::array<std::uint16_t, kMaxViewers> released_{};              // snapshot that relaxed stores carry
-  unsigned snapshots_ = 1;                                         // 0 is the empty view
+  // Snapshots that the view has; these, and those of messages read but not acquired; the latter as a list.
+  std::array<std::bitset<kMaxSnapshots>, kMaxViewers> known_{}, met_{};
+  std::array<std::vector<std::uint16_t>, kMaxViewers> pending_{};
+  std::array<std::uint16_t, kMaxViewers> released_{};  // snapshot that relaxed stores carry
+  unsigned snapshots_ = 1;                             // 0 is the empty view
   std::vector<View> snapshot_views_;
   View seq_cst_{};
 };

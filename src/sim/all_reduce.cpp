@@ -106,6 +106,25 @@ AllReduceProgram::AllReduceProgram(const Setup& setup) : setup_(setup), world_(s
     if (setup.calls[call].act != Act::call) continue;
     for (const unsigned rank : world_.groups()[setup.calls[call].group]) fill(call, rank);
   }
+  note_parts();
+}
+
+void AllReduceProgram::note_parts() {
+  parts_.resize(tensors_.size());
+  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
+    if (setup_.calls[call].act != Act::call) continue;
+    for (const unsigned rank : world_.groups()[setup_.calls[call].group]) {
+      const detail::Channel& channel = world_.channel(setup_.calls[call].group, rank);
+      const Grid grid = world_.grid(call, rank);
+      parts_[call * setup_.ranks + rank] = {
+          .call = detail::make_call(channel, &channel, world_.generation(call), fingerprint(setup_, call, rank)),
+          .grid = grid,
+          .threads = setup_.one_thread ? 1 : grid.blocks * grid.threads,
+          .host_epoch = host_epoch(call),
+          .awaited = std::ranges::any_of(
+              setup_.calls, [=](const CallSetup& other) { return other.after == static_cast<int>(call); })};
+    }
+  }
 }
 
 std::vector<std::uint32_t>& AllReduceProgram::make_tensors(unsigned call, unsigned rank, std::size_t bytes) {
@@ -175,7 +194,6 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   if (stream.host) return run_host(stream.rank);
   const unsigned call = stream.calls[launch];
   if (setup_.calls[call].act != Act::call) return run_act(setup_.calls[call].act, call, stream.rank);
-  const unsigned group = setup_.calls[call].group;
   if (const int before = setup_.calls[call].after; before >= 0) {
     while (machine_->load(world_.event_word(static_cast<unsigned>(before), stream.rank), true) == 0) machine_->relax();
   }
@@ -184,16 +202,13 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   begun = launch + 1;
   if (setup_.faults.overlaps) wait_for_overlap(call, stream.rank);
   const unsigned within = thread - stream.first_thread;
-  const Grid grid = world_.grid(call, stream.rank);
+  const Part& part = parts_[call * setup_.ranks + stream.rank];
   const Place place{.block = within / stream.threads,
-                    .blocks = grid.blocks,
+                    .blocks = part.grid.blocks,
                     .thread = within % stream.threads,
-                    .threads = grid.threads,
-                    .host_epoch = host_epoch(call)};
-  const detail::Channel& channel = world_.channel(group, stream.rank);
-  const detail::Call about =
-      detail::make_call(channel, &channel, world_.generation(call), fingerprint(setup_, call, stream.rank));
-  tensors(call, stream.rank).kernel(*machine_, place, about);
+                    .threads = part.grid.threads,
+                    .host_epoch = part.host_epoch};
+  tensors(call, stream.rank).kernel(*machine_, place, part.call);
   end_call(call, stream.rank);
 }
 
@@ -251,17 +266,14 @@ void AllReduceProgram::look_for_record(unsigned call, unsigned rank) {
 // The last thread to leave a call signals calls of other streams that wait for it.
 void AllReduceProgram::end_call(unsigned call, unsigned rank) {
   idled_[rank] = machine_->idled();
-  const Grid grid = world_.grid(call, rank);
-  const unsigned threads = setup_.one_thread ? 1 : grid.blocks * grid.threads;
-  if (++threads_ended_[call * setup_.ranks + rank] != threads) return;
+  const Part& part = parts_[call * setup_.ranks + rank];
+  if (++threads_ended_[call * setup_.ranks + rank] != part.threads) return;
   look_for_record(call, rank);
   end_round(call, rank);
   if (setup_.faults.stopping_rank == static_cast<int>(rank) && !needed_.empty() && needed_[call] == kUnknown) {
     needed_[call] = machine_->memory().sent(rank);
   }
-  const bool awaited =
-      std::ranges::any_of(setup_.calls, [&](const CallSetup& other) { return other.after == static_cast<int>(call); });
-  if (awaited) machine_->store(world_.event_word(call, rank), 1u, true);
+  if (part.awaited) machine_->store(world_.event_word(call, rank), 1u, true);
 }
 
 // The unordered rank's later calls begin when its first one is running. That call cannot end: every other rank begins

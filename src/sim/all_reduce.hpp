@@ -103,6 +103,7 @@ class AllReduceProgram final : public Program {
   detail::ExchangeView exchange_view(unsigned dispatch, unsigned rank);
   bool takes_ring(const CallSetup& dispatch) const;
   std::uint32_t host_epoch(unsigned call) const;
+  void note_parts();
   void begin_call(unsigned call, unsigned rank, unsigned thread);
   void read_symmetric(unsigned rank, std::optional<unsigned> thread);
   std::uint32_t epoch_of(unsigned call) const;  // ops/moe/sim_moe.cpp
@@ -133,6 +134,15 @@ class AllReduceProgram final : public Program {
   std::unique_ptr<Machine> machine_;
   std::vector<Tensors> tensors_;
   std::vector<unsigned> stream_of_;  // by thread
+  // A rank's part of a call: what all executions have in common.
+  struct Part {
+    detail::Call call;
+    Grid grid;
+    unsigned threads;  // of all blocks
+    std::uint32_t host_epoch;
+    bool awaited;  // by a call of another stream
+  };
+  std::vector<Part> parts_;  // by call and rank
   // Routing tables of an exchange, by handle slot and rank.
   struct RoutingMemory;
   std::shared_ptr<RoutingMemory> tables_;

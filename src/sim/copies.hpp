@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/blocks.hpp"
 #include "sim/memory.hpp"
 
 namespace weft::sim {
@@ -117,7 +118,10 @@ class Copies {
   unsigned lane() const;
   unsigned first() const;  // thread of the running thread's warp
   std::uint64_t now() const { return barriers_[first()]; }
-  Stage& stage_of(unsigned first, unsigned block);
+  // A thread that is a whole rank makes the part of each of its blocks.
+  Stage& stage_of(unsigned first, unsigned block) {
+    return stages_[first * detail::kThreadBlocks + block % detail::kThreadBlocks];
+  }
   Stage& stage(Spot spot);  // which this lane has begun
   static bool awaits(const Lane& lane, unsigned place) { return lane.awaited[place] != lane.called[place]; }
   void issue(Place& place, unsigned number);

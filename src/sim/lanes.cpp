@@ -29,7 +29,7 @@ const Machine::Lanes& Machine::ask_lanes(LaneCall call, std::uint32_t value) {
   if (trace_ != nullptr) {
     trace_->push_back(fmt::format("{} {} among {}: {:08x}", names_[current_], call.name, call.among, value));
   }
-  if (static_cast<unsigned>(std::popcount(warp.live)) != lanes_) {
+  if (count(warp.live) != lanes_) {
     fail(FailureKind::broken_rule, fmt::format("thread {}: {} in a warp that is not whole", current_, call.name));
   }
   if (warp.arrived != 0 && warp.call != call) {

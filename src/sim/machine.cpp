@@ -34,6 +34,7 @@ Machine::Machine(const Args& args)
       stream_of_(threads_),
       rank_of_(args.rank_of),
       block_of_(threads_),
+      lane_of_(threads_),
       blocks_(threads_),
       warps_(threads_),
       shared_(threads_ * kBlocksOfThread * detail::kSharedWords),
@@ -149,10 +150,19 @@ void Machine::start_launch(Stream& stream, ThreadMask ended) {
   ThreadMask started = 0;
   for (const ThreadMask block : stream.launches[stream.launch]) {
     const auto first = static_cast<unsigned>(__builtin_ctzll(block));
-    blocks_[first] = {.live = block, .arrived = 0};
-    blocks_[first].began = blocks_[first].synced = ++barriers_;
-    blocks_[first].tally.fill(kAnyCount);
-    for (ThreadMask rest = block; rest != 0; rest &= rest - 1) block_of_[__builtin_ctzll(rest)] = first;
+    Block& begun = blocks_[first];
+    begun.live = block;
+    begun.arrived = 0;
+    begun.good = begun.verdict = true;
+    begun.began = begun.synced = ++barriers_;
+    begun.tally.fill(kAnyCount);
+    if (begun.scratched) begun.scratch = {};
+    begun.scratched = false;
+    for (ThreadMask rest = block; rest != 0; rest &= rest - 1) {
+      const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
+      block_of_[thread] = first;
+      lane_of_[thread] = (thread - first) % lanes_;
+    }
     start_warps(block);
     if (copies_) copies_->start_block(block);
     started |= block;

@@ -98,7 +98,11 @@ class Machine {
   static constexpr std::uint32_t kScratchWords = 128;
   static constexpr std::uint32_t kTallyWords = 32;
   static constexpr std::uint32_t kMostBlocks = 16;  // of a launch, in any set-up
-  float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
+  float* scratch() {
+    Block& block = blocks_[block_of_[current_]];
+    block.scratched = true;
+    return block.scratch.data();
+  }
   std::uint32_t* tally() { return blocks_[block_of_[current_]].tally.data(); }
   bool all(bool good);
   // The values of all lanes of the running thread's warp, once all have made this call; sim/lanes.cpp.
@@ -107,7 +111,10 @@ class Machine {
   struct LaneCall {
     std::string_view name;
     unsigned among;  // neighbours in the call
-    bool operator==(const LaneCall&) const = default;
+    bool operator==(const LaneCall& other) const {
+      const bool one_text = name.data() == other.name.data() && name.size() == other.name.size();
+      return among == other.among && (one_text || name == other.name);
+    }
   };
   const Lanes& ask_lanes(LaneCall call, std::uint32_t value);
   // A barrier of the warp: a meeting that joins the lanes' views.
@@ -141,6 +148,7 @@ class Machine {
   struct Block {
     ThreadMask live = 0, arrived = 0;
     bool good = true, verdict = true;  // of all(): so far, and of the last barrier
+    bool scratched = false;            // whether anybody has asked for `scratch` in this launch
     std::array<float, kScratchWords> scratch = {};
     std::array<std::uint32_t, kTallyWords> tally = {};
     // On the clock of barriers: when the launch began, and the last barrier.
@@ -170,7 +178,7 @@ class Machine {
   void start_launch(Stream& stream, ThreadMask ended);
   void leave_launch(unsigned thread);
   void release_barrier(Block& block);
-  unsigned lane_of(unsigned thread) const { return (thread - block_of_[thread]) % lanes_; }
+  unsigned lane_of(unsigned thread) const { return lane_of_[thread]; }
   bool take_call();  // whether another lane of the running thread's warp has waited for it since it last asked
   void start_warps(ThreadMask block);
   void leave_warp(unsigned thread);
@@ -195,12 +203,12 @@ class Machine {
   unsigned threads_;
   std::vector<Stream> streams_;
   std::vector<unsigned> stream_of_, rank_of_;
-  std::vector<unsigned> block_of_;  // in the present launch
-  std::vector<Block> blocks_;       // index: first thread of the block
-  std::vector<Warp> warps_;         // index: first thread of the warp
-  std::vector<SharedWord> shared_;  // of blocks, with two for a thread
-  std::uint64_t barriers_ = 0;      // … and beginnings of launches, ever
-  std::unique_ptr<Copies> copies_;  // none: warps do not copy in bulk
+  std::vector<unsigned> block_of_, lane_of_;  // in the present launch
+  std::vector<Block> blocks_;                 // index: first thread of the block
+  std::vector<Warp> warps_;                   // index: first thread of the warp
+  std::vector<SharedWord> shared_;            // of blocks, with two for a thread
+  std::uint64_t barriers_ = 0;                // … and beginnings of launches, ever
+  std::unique_ptr<Copies> copies_;            // none: warps do not copy in bulk
 
   // of one execution
   Program* program_ = nullptr;
@@ -225,5 +233,13 @@ class Machine {
   std::vector<std::string>* trace_ = nullptr;
   std::vector<std::string> names_;
 };
+
+inline unsigned Copies::lane() const {
+  return machine_.lane_of(machine_.current_);
+}
+
+inline unsigned Copies::first() const {
+  return machine_.current_ - lane();
+}
 
 }  // namespace weft::sim

@@ -137,6 +137,7 @@ bool Memory::only_renews(Location at, const Pack& value) const {
 
 const char* Memory::broken_rule(Location at, unsigned index) const {
   const Place& place = places_[at];
+  if (place.kind == AreaKind::word) return nullptr;
   const Message& before = histories_[at].messages[index - 1];
   const Message& after = histories_[at].messages[index];
   const bool from_peer = before.rank != kNobody && before.rank != place.owner;

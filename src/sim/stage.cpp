@@ -48,19 +48,6 @@ void Copies::leave_launch(unsigned thread) {
   }
 }
 
-unsigned Copies::lane() const {
-  return machine_.lane_of(machine_.current_);
-}
-
-unsigned Copies::first() const {
-  return machine_.current_ - lane();
-}
-
-// A thread that is a whole rank makes the part of each of its blocks.
-Copies::Stage& Copies::stage_of(unsigned first, unsigned block) {
-  return stages_[first * detail::kThreadBlocks + block % detail::kThreadBlocks];
-}
-
 Copies::Stage& Copies::stage(Spot spot) {
   if (spot.place >= kPlaces) broken(spot.place, "does not exist");
   Stage& stage = stage_of(first(), spot.block);

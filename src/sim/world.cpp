@@ -32,6 +32,13 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
     std::iota(groups_[0].begin(), groups_[0].end(), 0u);
     if (setup.has_exchange()) groups_.push_back(groups_[0]);
   }
+  std::uint32_t number = 1;
+  bool away = false;
+  for (const CallSetup& call : setup.calls) {
+    if (call.act != Act::call) away = call.act == Act::release;
+    number += call.act == Act::acquire_elsewhere;
+    generations_.push_back(away ? detail::kReleased : number);
+  }
   state_offset_ = detail::kWindowHeaderBytes;
   for (const auto& group : groups_) {
     if (setup.has_exchange()) {
@@ -103,17 +110,6 @@ bool World::takes_part(unsigned call, unsigned rank) const {
   if (setup.only >= 0) return setup.only == static_cast<int>(rank);
   const auto& members = groups_[setup.group];
   return std::find(members.begin(), members.end(), rank) != members.end();
-}
-
-std::uint32_t World::generation_at(unsigned call) const {
-  std::uint32_t number = 1;
-  bool away = false;
-  for (unsigned i = 0; i <= call; ++i) {
-    const Act act = setup_.calls[i].act;
-    if (act != Act::call) away = act == Act::release;
-    number += act == Act::acquire_elsewhere;
-  }
-  return away ? detail::kReleased : number;
 }
 
 std::uint32_t World::generation(unsigned call) const {
@@ -300,9 +296,8 @@ void World::build(Memory& memory) {
 std::string World::check_rest(Memory& memory) const {
   std::string wrong;
   memory.each_location([&](Memory::Location at, AreaKind kind, unsigned bytes) {
-    const bool at_rest = std::memcmp(&memory.newest(at), &detail::kRestPack, bytes) == 0;
-    if (kind == AreaKind::slot && !at_rest && wrong.empty())
-      wrong = memory.name(at) + " is not at rest after the last call";
+    if (kind != AreaKind::slot || std::memcmp(&memory.newest(at), &detail::kRestPack, bytes) == 0) return;
+    if (wrong.empty()) wrong = memory.name(at) + " is not at rest after the last call";
   });
   for (unsigned group = 0; group < groups_.size() && wrong.empty(); ++group) {
     std::uint32_t calls = 0;
@@ -388,12 +383,12 @@ FaultRecord* World::record(unsigned rank, detail::FaultKind kind) const {
 std::optional<detail::FaultRecord> World::fault(Memory& memory, unsigned rank, detail::FaultKind kind) const {
   const auto* const begin = reinterpret_cast<const std::byte*>(this->record(rank, kind));
   const auto word = [&](std::size_t offset) { return memory.newest(memory.locate(begin + offset, 4)).word[0]; };
+  if (word(offsetof(FaultRecord, complete)) == 0) return {};
   FaultRecord record{};
   for (std::size_t offset = 0; offset < sizeof(record); offset += 4) {
     const std::uint32_t value = word(offset);
     std::memcpy(reinterpret_cast<std::byte*>(&record) + offset, &value, 4);
   }
-  if (record.complete == 0) return {};
   return record;
 }
 

@@ -39,7 +39,7 @@ class World {
   std::uint32_t generation(unsigned call) const;
   bool stale(unsigned call) const { return generation(call) != generation_at(call); }
   // The generation of the windows after a call, or after the hosts' act in its place.
-  std::uint32_t generation_at(unsigned call) const;
+  std::uint32_t generation_at(unsigned call) const { return generations_[call]; }
   Grid grid(unsigned call, unsigned rank) const;
   Machine::Args machine_args() const;
   std::vector<std::string> thread_names() const;
@@ -79,6 +79,7 @@ class World {
   std::shared_ptr<const Regions> exchange_;
   std::vector<std::vector<unsigned>> groups_;
   std::vector<Stream> streams_;
+  std::vector<std::uint32_t> generations_;  // by call: generation_at()
   unsigned thread_count_ = 0, most_blocks_ = 0;
   std::vector<detail::RegionLayout> layouts_;
   detail::MultimemLayout multimem_{};  // of the only group of its set-ups

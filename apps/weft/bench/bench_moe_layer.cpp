@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -155,6 +156,8 @@ int LayerBench::run() {
   const auto counts = parse_counts(tokens, "--tokens", 1024);
   static_cast<void>(timed_layers(ways, 0));  // complains before anything is started
   check_outputs({{"--trace", trace}, {"--tokens-out", tokens_out}});
+  // A kernel's first launch would load it, and so wait for a peer's combine on the same GPU, which waits for this rank.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   Ranks ranks(options.ranks_args());
   LayerShape shape = layer_shape_of(of, ranks.world_size(), emulated, intermediate, gemm);
   if (ways.shared) shape.shared = shared_columns_of(of, shared_intermediate, gemm);

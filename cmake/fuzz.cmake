@@ -6,8 +6,8 @@ weft_sources(fuzzed_files src/rendezvous/*.cpp)
 set(model_files models config_fields config_file layer_blocks layer_rules presets)
 list(TRANSFORM model_files PREPEND apps/weft/models/)
 list(TRANSFORM model_files APPEND .cpp)
-list(APPEND fuzzed_files src/comm/agreed_tuning.cpp src/tuning/tuning.cpp src/tuning/layer_file.cpp src/base/build_info.cpp ${model_files})
-weft_alone(src/tuning/tuning.cpp src/tuning/layer_file.cpp)  # they include a JSON library, so they stay out of unity batches
+list(APPEND fuzzed_files src/comm/agreed_tuning.cpp src/tuning/tuning.cpp src/tuning/layer_file.cpp src/tuning/exchange_file.cpp src/base/build_info.cpp ${model_files})
+weft_alone(src/tuning/tuning.cpp src/tuning/layer_file.cpp src/tuning/exchange_file.cpp)  # they include a JSON library, so they stay out of unity batches
 
 add_executable(weft-fuzz EXCLUDE_FROM_ALL ${fuzz_files} ${fuzzed_files})
 add_dependencies(weft-fuzz weft_build_info)

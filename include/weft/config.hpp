@@ -49,7 +49,7 @@ struct Config {
   bool multicast = false;
 
   // A file of tuning tables that `weft tune` wrote: algorithms and grids of all-reduces by size, ways of gathers,
-  // scatters and crossings, schedules of layers. All ranks use rank 0's; empty: those that are compiled in.
+  // scatters, crossings and exchanges, schedules of layers. All ranks use rank 0's; empty: those that are compiled in.
   // Errc::invalid_argument at creation: the file is no such table, or has a value outside its range. The message has
   // its name, the key, the value and the range. Ranks other than 0 throw Errc::rendezvous with the same words.
   std::string tuning_file = {};

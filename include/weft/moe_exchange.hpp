@@ -53,7 +53,9 @@ constexpr std::string_view name(ScaleOrder order) {
 // The way of rows to their ranks, and back. All of them give the same bits.
 enum class RowPath : std::uint8_t {
   automatic,  // slots up to 1024 tokens, otherwise the ring, and slots for 128 tokens beside it; from few blocks
-              // (MoeExchangeArgs::blocks) the ring for fewer tokens, too
+              // (MoeExchangeArgs::blocks) the ring for fewer tokens, too. With a tuning table of such exchanges
+              // (Config::tuning_file, `weft tune`): as its steps say, by DispatchArgs::most_tokens. docs/moe.md says
+              // which exchanges take one; none is built in.
   slots,      // buffers have a place for every token of every rank: the least latency, from all processors of a GPU
   ring        // rows flow through `ring_rows` places for each rank: any number of tokens, or 128 and more on few blocks
 };
@@ -143,7 +145,8 @@ struct MoeExchangeArgs {
   bool repeatable = false;
 };
 
-// Bytes that an exchange takes on each rank, and tokens that its buffers hold. docs/moe.md has the formula.
+// Bytes that an exchange takes on each rank, and tokens that its buffers hold, if no tuning table has chosen its way.
+// docs/moe.md has the formula.
 struct MoeExchangeMemory {
   std::size_t dispatch = 0;  // receive buffers of dispatch, of one bank; there are two
   std::size_t combine = 0;   // of combine, likewise

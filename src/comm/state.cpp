@@ -161,6 +161,16 @@ std::vector<const TuningTable*> CommunicatorState::layer_tables(int ranks) const
   return all;
 }
 
+std::vector<TuningChoice> CommunicatorState::exchange_choices(int ranks) const {
+  std::vector<TuningChoice> all;
+  for (const TuningTable& table : tuning_) {
+    if (table.operation != TunedOperation::moe_exchange) continue;
+    TuningChoice choice = exchange_tuning_for(ranks, table.exchange);
+    if (choice.table == &table) all.push_back(std::move(choice));
+  }
+  return all;
+}
+
 std::size_t CommunicatorState::region_offset(int group) const {
   return detail::region_offset(config_, static_cast<std::uint32_t>(bootstrap_->size()), group);
 }

@@ -132,6 +132,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   const TuningTable* layer_tuning_for(int ranks, const LayerSize& size) const {
     return choose_layer_tuning(tuning_, processor_, ranks, size);
   }
+  TuningChoice exchange_tuning_for(int ranks, const ExchangeSize& size) const {
+    return choose_exchange_tuning(tuning_, processor_, ranks, size);
+  }
+  // The choices of groups of so many ranks for which these tables were made, or which take them as the nearest ones.
+  std::vector<TuningChoice> exchange_choices(int ranks) const;
   std::size_t window_bytes() const;
   std::string multicast() const;  // see Communicator
   GroupState& world() const { return *groups_.front(); }

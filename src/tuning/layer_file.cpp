@@ -3,13 +3,12 @@
 #include <numeric>
 
 #include "base/limits.hpp"
-#include "tuning/tuning.hpp"
+#include "tuning/token_file.hpp"
 
 namespace weft::detail {
 namespace {
 
 constexpr std::uint32_t kMostColumns = 1 << 20, kMostLocalExperts = 4096, kMostTopK = 32;
-constexpr std::uint32_t kMostStepTokens = 1 << 30;
 
 struct SmsKey {
   const char* key;
@@ -41,13 +40,10 @@ void read_rounds(const FileNode& node, const LayerSize& size, LayerStep& step) {
     node.reject(key, fmt::format("a division of the {} local_experts", size.local_experts));
 }
 
-LayerStep read_layer_step(const FileNode& node, const LayerSize& size, bool last, std::uint32_t before) {
+LayerStep read_layer_step(const FileNode& node, const LayerSize& size) {
   node.allow({"up_to_tokens", "schedule", "rounds", "send_num_sms", "recv_num_sms", "combine_send_num_sms",
               "combine_recv_num_sms", "up_num_sms", "down_num_sms"});
   LayerStep step;
-  const char* const up_to = "up_to_tokens";
-  if (!last) step.up_to = static_cast<std::uint32_t>(node.number(up_to, before + 1, kMostStepTokens));
-  if (last && node.has(up_to)) node.reject(up_to, "left out: the last step serves all that is larger");
   const std::string schedule = node.text("schedule", {"plain", "rounds", "combine-rounds"});
   for (const auto candidate : kSchedules)
     if (name(candidate) == schedule) step.schedule = candidate;
@@ -70,12 +66,8 @@ LayerSize read_layer_size(const FileNode& table) {
 }
 
 std::vector<LayerStep> read_layer_steps(const FileNode& table, const LayerSize& size) {
-  const auto nodes = table.list("steps", kMostTuningSteps);
-  std::vector<LayerStep> steps;
-  for (const FileNode& node : nodes)
-    steps.push_back(
-        read_layer_step(node, size, steps.size() + 1 == nodes.size(), steps.empty() ? 0 : steps.back().up_to));
-  return steps;
+  return read_token_steps<LayerStep>(
+      table, [&](const FileNode& node, const LayerStep*) { return read_layer_step(node, size); });
 }
 
 std::string to_json(const LayerSize& size) {
@@ -84,9 +76,7 @@ std::string to_json(const LayerSize& size) {
 }
 
 std::string to_json(const LayerStep& step) {
-  std::string out = "{";
-  if (step.up_to != UINT32_MAX) out += fmt::format("\"up_to_tokens\": {}, ", step.up_to);
-  out += fmt::format("\"schedule\": \"{}\"", name(step.schedule));
+  std::string out = fmt::format("{{{}\"schedule\": \"{}\"", up_to_json(step), name(step.schedule));
   if (step.schedule != LayerSchedule::plain) {
     out += step.experts.empty() ? fmt::format(", \"rounds\": {}", step.rounds)
                                 : fmt::format(", \"rounds\": [{}]", fmt::join(step.experts, ", "));

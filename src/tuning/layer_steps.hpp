@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "weft/layer_schedule.hpp"
@@ -38,12 +37,5 @@ struct LayerStep {
 };
 
 inline constexpr std::uint32_t kMostTunedRounds = 16;  // as ops/moe has
-
-// The step that serves calls of so many tokens; `steps` are not empty.
-inline const LayerStep& layer_step_for(std::span<const LayerStep> steps, std::uint32_t tokens) {
-  for (const LayerStep& step : steps)
-    if (tokens <= step.up_to) return step;
-  return steps.back();
-}
 
 }  // namespace weft::detail

@@ -42,7 +42,8 @@ constexpr std::string_view name(TunedAlgorithm algorithm) {
 }
 
 // Those whose steps are by bytes of a message come first. All-reduces with a norm use the all-reduces' table where they
-// have none of their own; moves without one go by constants (ops/moves/move_plan.cpp).
+// have none of their own; moves without one go by constants (ops/moves/move_plan.cpp). Steps of the others are by
+// tokens of a rank.
 enum class TunedOperation : std::uint8_t {
   all_reduce,
   all_reduce_rms_norm,
@@ -50,7 +51,8 @@ enum class TunedOperation : std::uint8_t {
   reduce_scatter,  // and reduce
   crossing,
   crossing_rms_norm,
-  moe_layer
+  moe_layer,
+  moe_exchange  // a dispatch with its combine
 };
 
 struct TunedKind {
@@ -76,7 +78,8 @@ inline constexpr TunedKind kTunedKinds[] = {
     {TunedOperation::reduce_scatter, "reduce_scatter", "scatters", kMoveSteps, true, 512, true},
     {TunedOperation::crossing, "crossing", "crossings", kCrossingSteps, true, 512},
     {TunedOperation::crossing_rms_norm, "crossing_rms_norm", "crossings with a norm", kCrossingSteps},
-    {TunedOperation::moe_layer, "moe_layer", "layers"}};
+    {TunedOperation::moe_layer, "moe_layer", "layers"},
+    {TunedOperation::moe_exchange, "moe_exchange", "exchanges"}};
 constexpr const TunedKind& kind_of(TunedOperation operation) {
   return kTunedKinds[static_cast<int>(operation)];
 }
@@ -85,5 +88,9 @@ constexpr std::string_view name(TunedOperation operation) {
 }
 // Those whose steps are by bytes.
 inline constexpr std::span kTunedBySize = std::span(kTunedKinds).first(static_cast<int>(TunedOperation::moe_layer));
+
+constexpr bool is_by_tokens(TunedOperation operation) {
+  return operation >= TunedOperation::moe_layer;
+}
 
 }  // namespace weft::detail

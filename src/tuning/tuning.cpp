@@ -14,6 +14,7 @@
 
 #include "base/fingerprint.hpp"
 #include "base/limits.hpp"
+#include "tuning/exchange_file.hpp"
 #include "tuning/file_node.hpp"
 #include "tuning/layer_file.hpp"
 #include "tuning/tuning_files.hpp"
@@ -85,11 +86,13 @@ TuningTable read_table(const FileNode& node) {
   const std::string operation = node.text("operation", operations);
   const TunedKind& kind = *std::ranges::find(kTunedKinds, operation, &TunedKind::name);
   const bool of_layers = kind.operation == TunedOperation::moe_layer;
+  const bool of_exchanges = kind.operation == TunedOperation::moe_exchange;
   if (of_layers) keys.insert(keys.end(), {"hidden", "intermediate", "local_experts", "top_k"});
+  if (of_exchanges) keys.insert(keys.end(), {"hidden", "local_experts", "top_k", "layout", "cast"});
   if (kind.detours) keys.push_back("detour_bytes");
   node.allow(keys);
   TuningTable table{.processor = {.name = node.any_text("processor"), .capability = read_capability(node)},
-                    .ranks = static_cast<int>(node.number("ranks", of_layers ? 1 : 0, kMaxRanks)),
+                    .ranks = static_cast<int>(node.number("ranks", of_layers || of_exchanges ? 1 : 0, kMaxRanks)),
                     .operation = kind.operation,
                     .origin = node.text("origin", {"measured", "extrapolated"})};
   if (node.has("multiprocessors"))
@@ -101,6 +104,11 @@ TuningTable read_table(const FileNode& node) {
     table.layer_steps = read_layer_steps(node, table.layer);
     return table;
   }
+  if (of_exchanges) {
+    table.exchange = read_exchange_size(node);
+    table.exchange_steps = read_exchange_steps(node, table.exchange);
+    return table;
+  }
   const auto steps = node.list("steps", kMostTuningSteps);
   for (std::size_t i = 0; i < steps.size(); ++i)
     table.steps.push_back(
@@ -108,9 +116,14 @@ TuningTable read_table(const FileNode& node) {
   return table;
 }
 
+// Twice as many, or half as many.
+constexpr bool are_far_apart(std::int64_t a, std::int64_t b) {
+  return a >= 2 * b || 2 * a <= b;
+}
+
 // Twice as many ranks are another kind of group: two ranks take one hop up to megabytes, eight up to 128 KB.
 bool is_for_another_kind(const TuningTable& table, int ranks) {
-  return table.ranks != 0 && (table.ranks >= 2 * ranks || 2 * table.ranks <= ranks);
+  return table.ranks != 0 && are_far_apart(table.ranks, ranks);
 }
 
 // The distance of a table from what is wanted. The nearest serves.
@@ -126,6 +139,15 @@ std::tuple<bool, bool, int, int, bool> distance(const TuningTable& table, const 
           : known ? more
                   : std::numeric_limits<int>::max(),
           2 * apart + fewer, !same};
+}
+
+bool is_for_another_kind(const ExchangeSize& a, const ExchangeSize& b) {
+  return a.layout != b.layout || a.cast != b.cast || are_far_apart(a.hidden, b.hidden) ||
+         are_far_apart(a.local_experts, b.local_experts) || are_far_apart(a.top_k, b.top_k);
+}
+std::tuple<std::int64_t, std::int64_t, std::int64_t> distance(const ExchangeSize& a, const ExchangeSize& b) {
+  const auto apart = [](std::int64_t one, std::int64_t other) { return std::abs(one - other); };
+  return {apart(a.hidden, b.hidden), apart(a.local_experts, b.local_experts), apart(a.top_k, b.top_k)};
 }
 
 }  // namespace
@@ -171,6 +193,7 @@ std::string to_json(const std::vector<TuningTable>& tables) {
     if (processor.multiprocessors != 0) out += fmt::format("   \"multiprocessors\": {},\n", processor.multiprocessors);
     out += fmt::format("   \"ranks\": {},\n   \"operation\": \"{}\",\n", table.ranks, name(table.operation));
     if (table.operation == TunedOperation::moe_layer) out += fmt::format("   {}\n", to_json(table.layer));
+    if (table.operation == TunedOperation::moe_exchange) out += fmt::format("   {}\n", to_json(table.exchange));
     out += fmt::format("   \"origin\": \"{}\",\n", table.origin);
     if (table.detour_bytes != 0) out += fmt::format("   \"detour_bytes\": {},\n", table.detour_bytes);
     if (!table.note.empty()) out += fmt::format("   \"note\": {},\n", json(table.note).dump());
@@ -185,6 +208,8 @@ std::string to_json(const std::vector<TuningTable>& tables) {
     }
     for (const LayerStep& step : table.layer_steps)
       out += fmt::format("{}\n    {}", &step == &table.layer_steps.front() ? "" : ",", to_json(step));
+    for (const ExchangeStep& step : table.exchange_steps)
+      out += fmt::format("{}\n    {}", &step == &table.exchange_steps.front() ? "" : ",", to_json(step));
     out += "\n   ]\n  }";
   }
   return out + "\n ]\n}\n";
@@ -239,6 +264,27 @@ const TuningTable* choose_layer_tuning(std::span<const TuningTable> tables, cons
   return nullptr;
 }
 
+TuningChoice choose_exchange_tuning(std::span<const TuningTable> tables, const Processor& processor, int ranks,
+                                    const ExchangeSize& size) {
+  const auto far = [&](const TuningTable& table) {
+    return std::tuple_cat(distance(table, processor, ranks), distance(table.exchange, size));
+  };
+  TuningChoice choice;
+  for (const TuningTable& table : tables) {
+    if ((table.processor.name == kCpuProcessor) != (processor.name == kCpuProcessor)) continue;
+    if (table.operation != TunedOperation::moe_exchange) continue;
+    if (is_for_another_kind(table, ranks) || is_for_another_kind(table.exchange, size)) continue;
+    if (choice.table == nullptr || far(table) < far(*choice.table)) choice.table = &table;
+  }
+  if (choice.table == nullptr) return choice;
+  const TuningTable& table = *choice.table;
+  choice.exact = table.processor.name == processor.name && table.ranks == ranks && table.exchange == size;
+  choice.reason = fmt::format("{}: {}", table_in_words(table), in_words(table.exchange));
+  if (!choice.exact)
+    choice.reason += fmt::format(", as there is no table for {}, {} ranks: {}", processor.name, ranks, in_words(size));
+  return choice;
+}
+
 std::span<const TuningStep> shipped_steps(Device device, int ranks) {
   static const Processor cpu{std::string(kCpuProcessor)};
   static const Processor gpu = [] {
@@ -268,6 +314,12 @@ std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables) {
                         size.intermediate, size.local_experts, size.top_k, step.up_to, step.schedule, step.rounds,
                         sms.send, sms.recv, sms.combine_send, sms.combine_recv, sms.up, sms.down);
       for (const std::uint32_t experts : step.experts) all = fingerprint(NameHash("experts"), all, experts);
+    }
+    for (const ExchangeStep& step : table.exchange_steps) {
+      const ExchangeSize& size = table.exchange;
+      all = fingerprint(NameHash(table.processor.name), all, table.ranks, table.operation, size.hidden,
+                        size.local_experts, size.top_k, size.layout, size.cast, step.up_to, step.path,
+                        step.dispatch.blocks, step.dispatch.threads, step.combine.blocks, step.combine.threads);
     }
   }
   return all;

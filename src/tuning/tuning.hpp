@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tuning/exchange_steps.hpp"
 #include "tuning/layer_steps.hpp"
+#include "tuning/token_steps.hpp"
 #include "tuning/tuned_operations.hpp"
 #include "weft/types.hpp"
 
@@ -41,21 +43,23 @@ struct Processor {
 
 struct TuningTable {
   Processor processor = {};
-  int ranks = 0;  // of the group; 0: any number, but not of layers
+  int ranks = 0;  // of the group; 0: any number, but not of layers and exchanges
   TunedOperation operation = TunedOperation::all_reduce;
-  LayerSize layer = {};     // of moe_layer
-  std::string origin = {};  // "measured" or "extrapolated"
-  std::string note = {};    // for people
+  LayerSize layer = {};        // of moe_layer
+  ExchangeSize exchange = {};  // of moe_exchange
+  std::string origin = {};     // "measured" or "extrapolated"
+  std::string note = {};       // for people
   // Of all_gather and reduce_scatter: least bytes that a detour must spare the busiest link; 0: by constants.
   std::uint64_t detour_bytes = 0;
   std::vector<TuningStep> steps = {};
-  std::vector<LayerStep> layer_steps = {};  // of moe_layer, instead
+  std::vector<LayerStep> layer_steps = {};        // of moe_layer, instead
+  std::vector<ExchangeStep> exchange_steps = {};  // of moe_exchange, instead
 
   bool operator==(const TuningTable&) const = default;
   // Whether a table takes the other's place in a list.
   bool serves_as(const TuningTable& other) const {
     return processor.name == other.processor.name && ranks == other.ranks && operation == other.operation &&
-           layer == other.layer;
+           layer == other.layer && exchange == other.exchange;
   }
 };
 
@@ -86,6 +90,11 @@ TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Process
 // processors say nothing.
 const TuningTable* choose_layer_tuning(std::span<const TuningTable> tables, const Processor& processor, int ranks,
                                        const LayerSize& size);
+// The table for an exchange among so many ranks, as choose_tuning() takes one; null: there is none. Layout and cast
+// must be its own. Ranks, columns, experts of a rank and top_k must be less than twice and more than half as many.
+// Behind processor and ranks, the nearest of these numbers count, in this order.
+TuningChoice choose_exchange_tuning(std::span<const TuningTable> tables, const Processor& processor, int ranks,
+                                    const ExchangeSize& size);
 // "NVIDIA H200, 8 ranks (measured)".
 std::string table_in_words(const TuningTable& table);
 

@@ -103,20 +103,24 @@ TunedLayer tuned(std::uint32_t tokens, const LayerWay& way) {
   return {.tokens = tokens, .step = step_of(way, 132)};
 }
 
+std::vector<LayerStep> steps_of_layers(const std::vector<TunedLayer>& all, std::span<const LayerStep> base) {
+  return token_steps_of<LayerStep>(all, base);
+}
+
 // Fewer tokens than the least that was measured keep their steps, and so do more than the most.
 TEST(TuneLayers, StepsEndBetweenWhatWasMeasured) {
   const std::vector<LayerStep> plain(1), base = {step(10, kCombine), step(500, kPlain), step(UINT32_MAX, kRounds)};
   using Steps = std::vector<LayerStep>;
-  EXPECT_EQ(layer_steps_of({tuned(1, kPlain), tuned(64, kRounds), tuned(128, kRounds)}, plain),
+  EXPECT_EQ(steps_of_layers({tuned(1, kPlain), tuned(64, kRounds), tuned(128, kRounds)}, plain),
             (Steps{step(32, kPlain), step(128, kRounds), step(UINT32_MAX, kPlain)}));
-  EXPECT_EQ(layer_steps_of({tuned(1, kPlain), tuned(64, kPlain)}, plain), plain);
-  EXPECT_EQ(layer_steps_of({tuned(64, kRounds)}, plain),
+  EXPECT_EQ(steps_of_layers({tuned(1, kPlain), tuned(64, kPlain)}, plain), plain);
+  EXPECT_EQ(steps_of_layers({tuned(64, kRounds)}, plain),
             (Steps{step(63, kPlain), step(64, kRounds), step(UINT32_MAX, kPlain)}));
-  EXPECT_EQ(layer_steps_of({tuned(64, kRounds)}, base),
+  EXPECT_EQ(steps_of_layers({tuned(64, kRounds)}, base),
             (Steps{step(10, kCombine), step(63, kPlain), step(64, kRounds), step(500, kPlain), base[2]}));
-  EXPECT_EQ(layer_steps_of({tuned(11, kRounds), tuned(600, kPlain)}, base),
+  EXPECT_EQ(steps_of_layers({tuned(11, kRounds), tuned(600, kPlain)}, base),
             (Steps{step(10, kCombine), step(256, kRounds), step(600, kPlain), base[2]}));
-  EXPECT_EQ(layer_steps_of({tuned(4, kPlain)}, base),
+  EXPECT_EQ(steps_of_layers({tuned(4, kPlain)}, base),
             (Steps{step(3, kCombine), step(4, kPlain), step(10, kCombine), step(500, kPlain), base[2]}));
 }
 
@@ -264,7 +268,7 @@ TEST_F(TuneLayerProgram, ImpossibleOnesAreRejected) {
   rejected({"tune", "--device", "cpu", "--operation", "layer", "--output", table_},
            "--model or --config must say which");
   rejected({"tune", "--device", "cpu", "--operation", "norm", "--config", config_, "--output", table_},
-           "are for layers, and --operation is norm");
+           "are for layers and exchanges, and --operation is norm");
   rejected(tune({"--intermediate", "64"}), "asks for multiples of 128");
   rejected(
       {"tune", "--device", "cpu", "--ranks", "2", "--operation", "layer", "--model", "deepseek-v3", "--output", table_},

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <random>
 #include <set>
@@ -18,6 +17,7 @@
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/thresholds.hpp"
+#include "support/tuned_config.hpp"
 #include "support/world.hpp"
 #include "tuning/tuning.hpp"
 #include "weft/crossings.hpp"
@@ -28,14 +28,9 @@ namespace {
 using detail::TuningStep;
 using detail::TuningTable;
 
-Config with_tables(Config config, const std::vector<TuningTable>& tables, const std::string& name) {
-  config.tuning_file = fmt::format("{}{}.json", testing::TempDir(), name);
-  std::ofstream(config.tuning_file) << detail::to_json(tables);
-  return config;
-}
 Config with_steps(const Config& config, const std::vector<TuningStep>& steps, int ranks) {
-  return with_tables(config, {{.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = steps}},
-                     fmt::format("thresholds.{}.{}", ranks, steps.size()));
+  return with_tuning_file(config, {{.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = steps}},
+                          fmt::format("thresholds.{}.{}", ranks, steps.size()));
 }
 
 class Thresholds : public testing::TestWithParam<int> {
@@ -112,7 +107,7 @@ TEST(AnyTable, GivesTheSameBits) {
     const std::vector<TuningTable> tables{
         {.processor = {"CPU"}, .ranks = ranks, .origin = "measured", .steps = random_steps(seed, 12)},
         table_of_norms(steps_of_norms(seed), ranks)};
-    const Config config = with_tables(cpu_config(), tables, fmt::format("any-table.{}", seed));
+    const Config config = with_tuning_file(cpu_config(), tables, fmt::format("any-table.{}", seed));
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
       const auto note = [&](std::size_t call) {
         const std::string algorithm = algorithm_in(communicator.world().recent_calls().back().operation);
@@ -140,7 +135,7 @@ TEST(AnyTable, GivesMovesTheSameBits) {
   for (std::uint32_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(fmt::format("tables of seed {}", seed));
     const Config config =
-        with_tables(cpu_config(), random_move_tables(ranks, 10 * seed), fmt::format("any-move-table.{}", seed));
+        with_tuning_file(cpu_config(), random_move_tables(ranks, 10 * seed), fmt::format("any-move-table.{}", seed));
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
       for (const Move& move : moves) run_on_cpu_rank(communicator, move);
       for (const NormedCrossing& crossing : normed) run_on_cpu_rank(communicator, crossing);

@@ -58,11 +58,11 @@ TEST(LayerTuning, ATableServesItsProcessorRanksAndSizeAlone) {
 
 TEST(LayerTuning, TheFirstStepThatReachesServes) {
   const std::vector<LayerStep> steps = tables()[1].layer_steps;
-  EXPECT_EQ(&layer_step_for(steps, 1), &steps[0]);
-  EXPECT_EQ(&layer_step_for(steps, 64), &steps[0]);
-  EXPECT_EQ(&layer_step_for(steps, 65), &steps[1]);
-  EXPECT_EQ(&layer_step_for(steps, 128), &steps[1]);
-  EXPECT_EQ(&layer_step_for(steps, 129), &steps[2]);
+  EXPECT_EQ(&token_step_for(steps, 1), &steps[0]);
+  EXPECT_EQ(&token_step_for(steps, 64), &steps[0]);
+  EXPECT_EQ(&token_step_for(steps, 65), &steps[1]);
+  EXPECT_EQ(&token_step_for(steps, 128), &steps[1]);
+  EXPECT_EQ(&token_step_for(steps, 129), &steps[2]);
 }
 
 // Ranks compare fingerprints of what they have read: every number of a table counts.

@@ -281,7 +281,7 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
             "my.json: tables[0].origin: \"guessed\" is not one of measured, extrapolated");
   EXPECT_EQ(error("all_reduce", "broadcast"),
             "my.json: tables[0].operation: \"broadcast\" is not one of all_reduce, all_reduce_rms_norm, all_gather, "
-            "reduce_scatter, crossing, crossing_rms_norm, moe_layer");
+            "reduce_scatter, crossing, crossing_rms_norm, moe_layer, moe_exchange");
   // A norm has no pipeline.
   EXPECT_EQ(error("99, \"algorithm\": \"one-shot\"", "99, \"algorithm\": \"pipelined\""),
             "my.json: tables[6].steps[0].algorithm: \"pipelined\" is not one of one-shot, two-shot");

@@ -8,6 +8,7 @@
 #include "ops/layer/part_blocks.hpp"
 #include "support/moe_layers.hpp"
 #include "support/ranks.hpp"
+#include "support/tuned_config.hpp"
 #include "support/world.hpp"
 #include "tuning/tuning.hpp"
 
@@ -42,10 +43,7 @@ std::vector<LayerStep> three_steps() {
 }
 
 Config config_with_tables(const std::vector<TuningTable>& tables) {
-  Config config = smallest_buffers();
-  config.tuning_file = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
-  std::ofstream(config.tuning_file) << detail::to_json(tables);
-  return config;
+  return with_tuning_file(smallest_buffers(), tables, testing::UnitTest::GetInstance()->current_test_info()->name());
 }
 
 // Its parts in their order, and what the GEMMs were told: "down 0 of 2 experts, 101 SMs".

@@ -14,10 +14,13 @@
 #include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/sizes.hpp"
+#include "common/tuning_note.hpp"
 #include "common/values.hpp"
 #include "models/info_moe.hpp"
 #include "models/model_choice.hpp"
 #include "models/moe_cast.hpp"
+#include "ops/moe/exchange_choice.hpp"
+#include "ops/moe/exchange_shape.hpp"
 #include "weft/moe.hpp"
 #include "workloads/moe_traffic.hpp"
 
@@ -77,6 +80,7 @@ struct MoeBench {
   struct Measured {
     ModelShape shape;
     MoeExchangeArgs args;
+    MoeExchangeArgs buffers = {};  // as the exchange's table has made them, if it has one
     Columns columns = {};
     std::vector<RoutedTokens> routed = {};  // if a file of them is asked for
     std::vector<BesideColumn> others = {};
@@ -134,8 +138,8 @@ TokensShape MoeBench::tokens_shape(const MoeExchangeArgs& args, int ranks) const
 }
 
 void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& crowd) const {
-  const auto& [shape, args, columns_of_file, routed, others, results, notes] = measured;
-  const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
+  const auto& [shape, args, buffers, columns_of_file, routed, others, results, notes] = measured;
+  const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), buffers);
   fmt::print(
       "MoE of {}: {}\n{} routing, {} dispatched{}, {} layout{}, {} combined {} "
       "weights{}{}{}{}\n{}\n{}\n{}\n{}",
@@ -161,7 +165,7 @@ void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& 
 }
 
 void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
-  const auto& [shape, args, columns_of_file, routed, others, results, notes] = measured;
+  const auto& [shape, args, buffers, columns_of_file, routed, others, results, notes] = measured;
   std::vector<Result> of_rivals;
   for (const MoeRival* rival : rivals_of(results)) of_rivals.push_back(rival->result);
   const Crowd crowd = crowd_of(ranks, of_rivals);
@@ -190,7 +194,7 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   json["path"] = name(path);
   json["exchange_blocks"] = exchange_blocks;
   json["cluster"] = launch.cluster;
-  const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
+  const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), buffers);
   json["memory"] = to_json(memory);
   json["memory"]["output_bytes"] = memory.output;
   options.write(json);
@@ -199,6 +203,9 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
 void MoeBench::measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Measured& measured) const {
   // The exchange comes first: it rejects what it cannot serve before peers take memory.
   MoeMeasurement measurement(ranks, measured.args, {.apart = apart || rounds != 1, .rounds = rounds});
+  const detail::ExchangeTuning tuning = detail::tuning_of_exchange(ranks.first().world().state(), measured.args);
+  measured.buffers = detail::with_tuning(static_cast<std::uint32_t>(ranks.world_size()), measured.args, tuning.steps);
+  if (!tuning.reason.empty()) measured.notes.push_back("Rows and grids are tuned by: " + tuning.reason);
   const auto rivals = open_moe_rivals(ranks, measured.args);
   for (const std::string& note : rivals->notes()) measured.notes.push_back(note);
   Progress progress(counts.size(), ranks.leader());
@@ -211,7 +218,9 @@ void MoeBench::measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Me
     if (!tokens_out.empty()) measured.routed.push_back(std::move(routed));
     auto results = measurement.run({.traffic = flow, .samples = options.samples, .launches = launches()});
     const std::vector<MoeRival> peers = rivals->peers(flow, options.samples);
+    const bool by_ring = detail::has_ring(measured.buffers) && count > detail::slots(measured.buffers);
     for (MoeResult& result : results) {
+      if (!tuning.steps.empty()) result.chosen = name(by_ring ? RowPath::ring : RowPath::slots);
       result.peers = peers;
       result.bounds = rivals->bounds(flow, options.samples, result.launch.blocks);
     }
@@ -242,6 +251,7 @@ int MoeBench::run() {
   Ranks ranks(options.ranks_args());
   if (counts.empty()) counts = default_moe_tokens(ranks.device());
   measured.args = exchange_of(measured.shape, std::ranges::max(counts));
+  if (std::string note = unused_tuning(ranks, options.tuning); !note.empty()) measured.notes.push_back(std::move(note));
   const TokensShape shape = tokens_shape(measured.args, ranks.world_size());
   measured.columns = read_columns(columns, {.shape = shape,
                                             .gpu = gpu_of(ranks),
@@ -319,6 +329,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   add_cluster(app, bench->launch.cluster);
   add_rival_files(app, bench->tokens_out, bench->columns);
   bench->options.add_to(app);
+  bench->options.add_tuning_to(app);
   ep->excludes(app.get_option("--ranks"));
   return [bench] { return bench->run(); };
 }

@@ -156,7 +156,7 @@ detail::LayerSize table_size(const LayerShape& shape) {
 detail::LayerStep LayerRank::served(RowPath path) const {
   const detail::TuningTable* const table = group_.communicator().layer_tuning_for(group_.size(), table_size(shape_));
   if (table == nullptr) return {};
-  return detail::layer_step_for(table->layer_steps, path == RowPath::slots ? virtual_tokens_ : exchange_.args().tokens);
+  return detail::token_step_for(table->layer_steps, path == RowPath::slots ? virtual_tokens_ : exchange_.args().tokens);
 }
 
 int LayerRank::processors() const {

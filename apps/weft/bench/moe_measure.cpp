@@ -61,6 +61,7 @@ nlohmann::json point_of(const MoeResult& result, std::size_t operation) {
                           {"us_max", figure.most},
                           {"samples_us", result.samples[operation]}};
   if (!result.wrong.empty()) point["detail"] = result.wrong;
+  if (!result.chosen.empty()) point["chosen"] = result.chosen;
   if (operation >= std::size(result.moved_bytes)) return point;
   point["moved_bytes"] = result.moved_bytes[operation];
   const double bound = bound_us(result.bounds, operation, result.moved_bytes[operation]);

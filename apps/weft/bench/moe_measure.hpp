@@ -29,6 +29,7 @@ struct MoeResult {
   double wire_bytes[3] = {};   // per rank
   double moved_bytes[2] = {};  // by dispatch and combine in the memory of the rank that has most
   std::string wrong;
+  std::string chosen = {};            // slots or ring, if a tuning table has chosen
   std::vector<MoeRival> peers = {};   // the same in all results of a number of tokens
   std::vector<MoeRival> bounds = {};  // on as many blocks
 };

@@ -36,6 +36,7 @@ class Digest {
 MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const MoeExchangeArgs& args)
     : device_(open_rank_device(ranks, seat)),
       exchange_(MoeExchange::create(seat.communicator(), args)),
+      state_(detail::newest_exchange(seat.communicator().world().state().communicator())),
       rank_(static_cast<std::uint32_t>(seat.rank())),
       row_(detail::output_row(args)) {
   const std::size_t places = exchange_.output_rows(), entries = std::size_t{args.tokens} * args.top_k;

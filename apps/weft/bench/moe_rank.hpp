@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/rank_device.hpp"
+#include "ops/moe/exchange_state.hpp"
 #include "weft/moe.hpp"
 #include "workloads/moe_traffic.hpp"
 
@@ -31,6 +32,8 @@ class MoeRank {
   };
   DispatchHandle dispatch(std::uint32_t tokens, const CallArgs& args);
   void combine(DispatchHandle handle, const CallArgs& args);
+  // For `weft tune`: calls without a launch of their own go as this step says.
+  void try_step(const detail::ExchangeStep& step) { state_.try_step(step); }
   // Enqueues the overwriting of every output of both calls.
   void clear();
   // The first thing that is wrong, or an empty string. The reference takes a minute for many tokens. So outputs whose
@@ -59,6 +62,7 @@ class MoeRank {
 
   std::unique_ptr<RankDevice> device_;
   MoeExchange exchange_;
+  detail::ExchangeState& state_;  // of the exchange
   std::uint32_t rank_;
   detail::OutputRow row_;
   Tensor rows_, ids_, weights_, output_, scales_, counts_, offsets_, source_tokens_, prefix_, local_ids_,

@@ -168,6 +168,7 @@ int Info::run() const {
                     {"control_bytes", memory.control},
                     {"multicast", all.first().multicast()},
                     {"layer_tuning", layer_tuning(all)},
+                    {"exchange_tuning", exchange_tuning(all)},
                     {"unused_tuning", unused}};
     if (text && all.leader())
       fmt::print("\nA communicator of these ranks ({}) takes {} of symmetric memory and {} for control on each rank\n",
@@ -177,6 +178,9 @@ int Info::run() const {
                  unused.empty() ? "" : unused + "\n", all.first().multicast());
     if (text && all.leader())
       for (const std::string& one : layer_tuning(all)) fmt::print("Its layers of experts are tuned by: {}\n", one);
+    if (text && all.leader())
+      for (const std::string& one : exchange_tuning(all))
+        fmt::print("Its dispatches and combines are tuned by: {}\n", one);
   } catch (const Error& error) {
     if (error.code() == Errc::invalid_argument) throw;
     communicator = {{"error", error.what()}};

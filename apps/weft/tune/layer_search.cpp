@@ -9,15 +9,12 @@
 #include "tune/subject.hpp"
 #include "tune/tuner.hpp"
 #include "tuning/layer_file.hpp"
+#include "tuning/token_steps.hpp"
 
 namespace weft::cli {
 namespace {
 
 using detail::LayerStep;
-
-Figure one_time(double us) {
-  return {.us = us, .least = us, .most = us, .samples = 1};
-}
 
 // The rows of the first round and the sums of the last one are what nothing hides, so these rounds are short.
 std::vector<std::uint32_t> short_ends(std::uint32_t local_experts) {
@@ -54,53 +51,14 @@ TunedLayer tune_layer(const LayerQuery& query, const LayerTime& time) {
     fastest = &way;
     least = us;
   }
-  TunedLayer tuned{.tokens = query.tokens,
-                   .step = step_of(*fastest, query.processors),
-                   .time = one_time(least),
-                   .before = one_time(least)};
-  if (tuned.step != query.present) {
-    const Contest contest = take_turns(query.samples, [&](bool of_challenger, int samples, int turn) {
-      return time(of_challenger ? fastest : nullptr, samples, turn);
-    });
-    tuned.time = contest.challenger;
-    tuned.before = contest.present;
-    if (contest.won) return tuned;
-    tuned.time = contest.present;
-  }
-  tuned.step = query.present;
-  tuned.as_before = true;
-  return tuned;
-}
-
-std::vector<LayerStep> layer_steps_of(const std::vector<TunedLayer>& tuned, std::span<const LayerStep> base) {
-  const std::uint32_t least = tuned.front().tokens, most = tuned.back().tokens;
-  std::vector<LayerStep> steps;
-  const auto add = [&](LayerStep step, std::uint32_t up_to) {
-    step.up_to = up_to;
-    if (!steps.empty()) {
-      LayerStep before = steps.back();
-      before.up_to = up_to;
-      if (before == step) steps.pop_back();
-    }
-    steps.push_back(std::move(step));
-  };
-  for (const LayerStep& step : base) {
-    if (step.up_to + std::uint64_t{1} < least) add(step, step.up_to);
-    if (step.up_to + std::uint64_t{1} >= least) {
-      if (least > 1) add(step, least - 1);
-      break;
-    }
-  }
-  for (std::size_t i = 0; i < tuned.size(); ++i)
-    add(tuned[i].step,
-        i + 1 < tuned.size() ? static_cast<std::uint32_t>(boundary(tuned[i].tokens, tuned[i + 1].tokens)) : most);
-  for (const LayerStep& step : base)
-    if (step.up_to > most) add(step, step.up_to);
-  return steps;
+  return against_present<LayerStep>(
+      {.tokens = query.tokens, .step = step_of(*fastest, query.processors), .time = one_time(least)}, query.present,
+      query.samples,
+      [&](bool of_fastest, int samples, int turn) { return time(of_fastest ? fastest : nullptr, samples, turn); });
 }
 
 LayerSearch::LayerSearch(Ranks& ranks, const Args& args)
-    : ranks_(ranks),
+    : LayerSteps(ranks, args.tokens),
       args_(args),
       shape_(layer_shape_of(args.model, ranks.world_size(), 0, args.intermediate)),
       opened_(static_cast<std::size_t>(ranks.local_size())) {
@@ -108,8 +66,8 @@ LayerSearch::LayerSearch(Ranks& ranks, const Args& args)
 }
 
 detail::TuningTable LayerSearch::table() const {
-  return {.processor = state_of(ranks_).communicator().fabric().processor(),
-          .ranks = ranks_.world_size(),
+  return {.processor = processor(),
+          .ranks = ranks().world_size(),
           .operation = detail::TunedOperation::moe_layer,
           .layer = table_size(shape_),
           .origin = "measured"};
@@ -117,19 +75,34 @@ detail::TuningTable LayerSearch::table() const {
 
 std::vector<LayerStep> LayerSearch::steps_now() const {
   const detail::TuningTable* const now =
-      state_of(ranks_).communicator().layer_tuning_for(ranks_.world_size(), table_size(shape_));
+      state_of(ranks()).communicator().layer_tuning_for(ranks().world_size(), table_size(shape_));
   return now != nullptr ? now->layer_steps : std::vector<LayerStep>(1);
 }
 
+std::string LayerSearch::size_json() const {
+  return detail::to_json(table_size(shape_));
+}
+
+LayerSearch::Words LayerSearch::words() const {
+  return {.heading = fmt::format("layer of experts, {} and {} columns, {} experts on each rank, top {}, rows by slots",
+                                 shape_.hidden, shape_.intermediate, shape_.local(), shape_.top_k),
+          .column = "schedule",
+          .nothing = "No schedule is faster than the present one for these tokens.\n"};
+}
+
+std::string LayerSearch::step_in_words(const LayerStep& step) const {
+  return in_words(step);
+}
+
 int LayerSearch::processors() const {
-  return state_of(ranks_).communicator().fabric().processor().multiprocessors;
+  return processor().multiprocessors;
 }
 
 void LayerSearch::tune(Progress& progress, TuneState& known, std::uint32_t tokens) {
   const LayerQuery query{.tokens = tokens,
                          .present =
                              [&] {
-                               LayerStep step = detail::layer_step_for(steps_now(), tokens);
+                               LayerStep step = detail::token_step_for(steps_now(), tokens);
                                step.up_to = UINT32_MAX;
                                return step;
                              }(),
@@ -137,31 +110,23 @@ void LayerSearch::tune(Progress& progress, TuneState& known, std::uint32_t token
                          .processors = processors(),
                          .samples = args_.samples};
   tuned_[tokens] = tune_layer(query, [&](const LayerWay* way, int samples, int turn) {
-    Trial trial{.bytes = tokens,
-                .algorithm = Algorithm::automatic,
-                .samples = samples,
-                .turn = turn,
-                .operation = detail::TunedOperation::moe_layer};
-    if (way != nullptr) trial.way = detail::to_json(step_of(*way, processors()));
     const LayerWay run = way != nullptr ? *way : LayerWay{.schedule = LayerSchedule::automatic};
-    return known.time(trial, [&](const Trial& one) {
-      progress.note(in_words(one));
-      return measure(one, run);
-    });
+    const LayerStep step = step_of(run, processors());
+    return time({progress, known, tokens}, way != nullptr ? &step : nullptr, samples, turn,
+                [&](const Trial& trial) { return measure(trial, run); });
   });
 }
 
 Result LayerSearch::measure(const Trial& trial, const LayerWay& way) {
-  measured_ = true;
   const auto tokens = static_cast<std::uint32_t>(trial.bytes);
   Result result{.verdict = Verdict::ok};
   std::vector<std::string> wrong(opened_.size());
-  ranks_.each([&](Ranks::Seat& seat) {
+  ranks().each([&](Ranks::Seat& seat) {
     const auto index = static_cast<std::size_t>(seat.local_index());
     Opened& opened = opened_[index];
     if (opened.rank == nullptr)
       opened.rank =
-          std::make_unique<LayerRank>(ranks_, seat, LayerRank::Args{.shape = shape_, .tokens = args_.tokens.back()});
+          std::make_unique<LayerRank>(ranks(), seat, LayerRank::Args{.shape = shape_, .tokens = args_.tokens.back()});
     LayerRank& rank = *opened.rank;
     if (uploaded_ != tokens) {
       rank.upload(seat, tokens);
@@ -181,22 +146,6 @@ Result LayerSearch::measure(const Trial& trial, const LayerWay& way) {
     if (result.detail.empty()) result.detail = one;
   uploaded_ = tokens;
   return result;
-}
-
-std::vector<TunedLayer> LayerSearch::tuned() const {
-  std::vector<TunedLayer> all;
-  for (const auto& [tokens, layer] : tuned_) all.push_back(layer);
-  return all;
-}
-
-std::vector<TunedLayer> LayerSearch::with_left(std::span<const LayerStep> base) const {
-  std::vector<TunedLayer> all;
-  for (const std::uint32_t tokens : args_.tokens) {
-    const auto found = tuned_.find(tokens);
-    all.push_back(found != tuned_.end() ? found->second
-                                        : TunedLayer{.tokens = tokens, .step = detail::layer_step_for(base, tokens)});
-  }
-  return all;
 }
 
 }  // namespace weft::cli

@@ -61,7 +61,6 @@ detail::PlanQuery plan_query(const Ranks& ranks, DataType type, std::size_t coun
 
 // Pipelined is only searched if a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
 TuneSpace space_of(const Ranks& ranks, TunedOperation operation, DataType type, const SubjectArgs& args) {
-  const auto& group = state_of(ranks);
   const detail::TunedKind& kind = kind_of(operation);
   const bool reduces_all = operation == TunedOperation::all_reduce;
   TuneSpace space{.algorithms = {kind.algorithms.begin(), kind.algorithms.end()},
@@ -71,15 +70,10 @@ TuneSpace space_of(const Ranks& ranks, TunedOperation operation, DataType type, 
   const detail::TuningStep pipelined[] = {{.algorithm = Algorithm::pipelined}};
   if (reduces_all && detail::plan_all_reduce(plan_query(ranks, type, 1, pipelined)).algorithm != Algorithm::pipelined)
     space.algorithms.pop_back();
-  if (ranks.device() == Device::cpu || !kind.grids) return space;  // a CPU's grid never changes
-  const int most = group.communicator().least_max_blocks();        // all ranks must search in the same way
-  for (const int blocks : args.quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
-    if (blocks <= most && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
   // A number that every specialized instance for so many ranks can take.
   const int most_threads =
       reduces_all ? detail::max_threads(static_cast<std::uint32_t>(ranks.world_size())) : kind.most_threads;
-  for (const int threads : args.quick ? std::vector<int>{128, 512, 1024} : std::vector<int>{64, 128, 256, 512, 1024})
-    if (threads <= most_threads) space.threads.push_back(threads);
+  if (kind.grids) add_grids(space, ranks, args.quick, 64, most_threads);
   return space;
 }
 
@@ -140,12 +134,21 @@ std::vector<TuneSubject> TuneSubject::all(const Ranks& ranks, const SubjectArgs&
     TuneSubject subject(ranks, kind.operation, args);
     if (!subject.sizes_.empty()) subjects.push_back(std::move(subject));
   }
-  if (subjects.empty() && args.operations != TuneChoice::layer)
+  if (subjects.empty() && !is_by_tokens(args.operations))
     throw Error(Errc::invalid_argument,
                 fmt::format("--bytes {}: a {} has whole rows, so one must be a multiple of {} up to {}", args.bytes,
                             name(args.operations), format_bytes(kRowBytes),
                             format_bytes(most_of(ranks.device(), TunedOperation::all_reduce_rms_norm, args.quick))));
   return subjects;
+}
+
+void add_grids(TuneSpace& space, const Ranks& ranks, bool quick, int least, int most) {
+  if (ranks.device() == Device::cpu) return;
+  const int fit = state_of(ranks).communicator().least_max_blocks();  // all ranks must search in the same way
+  for (const int blocks : quick ? std::vector<int>{17, 65, fit} : std::vector<int>{9, 17, 33, 49, 65, 97, fit})
+    if (blocks <= fit && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
+  for (const int threads : quick ? std::vector<int>{128, 512, 1024} : std::vector<int>{64, 128, 256, 512, 1024})
+    if (threads >= least && threads <= most) space.threads.push_back(threads);
 }
 
 std::string_view TuneSubject::title() const {
@@ -163,6 +166,7 @@ std::string_view TuneSubject::title() const {
     case TunedOperation::crossing_rms_norm:
       return "crossing both ways with norm, rows of 4096 bf16 of a group";
     case TunedOperation::moe_layer:
+    case TunedOperation::moe_exchange:
       break;
   }
   return {};

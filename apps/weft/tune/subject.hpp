@@ -13,14 +13,28 @@
 namespace weft::cli {
 
 // All, and each of detail::TunedOperation in its order.
-enum class TuneChoice : std::uint8_t { all, all_reduce, norm, gather, scatter, crossing, normed_crossing, layer };
+enum class TuneChoice : std::uint8_t {
+  all,
+  all_reduce,
+  norm,
+  gather,
+  scatter,
+  crossing,
+  normed_crossing,
+  layer,
+  exchange
+};
 constexpr std::string_view name(TuneChoice choice) {
-  constexpr std::string_view names[] = {"all",      "all-reduce",      "norm", "gather", "scatter",
-                                        "crossing", "normed-crossing", "layer"};
+  constexpr std::string_view names[] = {"all",      "all-reduce",      "norm",  "gather",  "scatter",
+                                        "crossing", "normed-crossing", "layer", "exchange"};
   return names[static_cast<int>(choice)];
 }
 constexpr TuneChoice choice_of(detail::TunedOperation operation) {
   return static_cast<TuneChoice>(static_cast<int>(operation) + 1);
+}
+
+constexpr bool is_by_tokens(TuneChoice choice) {
+  return choice == TuneChoice::layer || choice == TuneChoice::exchange;
 }
 
 // The group whose tables are searched.
@@ -47,9 +61,12 @@ std::vector<Size> of_stage(const std::vector<Size>& sizes, int stage) {
   return all;
 }
 
+// The grids that are tried on these ranks, with threads from `least` to `most` in a block. A CPU's grid never changes.
+void add_grids(TuneSpace& space, const Ranks& ranks, bool quick, int least, int most);
+
 class TuneSubject {
  public:
-  // The subjects of these ranks that have sizes to measure. Layers are none of them (tune/layer_search.hpp).
+  // The subjects of these ranks that have sizes to measure. Those by tokens are none of them (tune/token_search.hpp).
   static std::vector<TuneSubject> all(const Ranks& ranks, const SubjectArgs& args);
 
   detail::TunedOperation operation() const { return operation_; }

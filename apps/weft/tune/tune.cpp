@@ -13,18 +13,15 @@
 
 #include "base/build_info.hpp"
 #include "bench/bench_options.hpp"
-#include "bench/layer_figures.hpp"
 #include "comm/state.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/sizes.hpp"
 #include "common/values.hpp"
-#include "models/model_choice.hpp"
 #include "rendezvous/process_identity.hpp"
-#include "tune/layer_search.hpp"
 #include "tune/subject.hpp"
-#include "tuning/layer_file.hpp"
+#include "tune/token_options.hpp"
 #include "tuning/tuning.hpp"
 
 namespace weft::cli {
@@ -38,12 +35,10 @@ struct Tune {
   std::string output = "tuning.json";
   std::string state;
   SubjectArgs subjects;
-  ModelChoice model;
-  std::string tokens;
-  std::int64_t intermediate = 0;
+  TokenOptions by_tokens;
   double seconds = 170;
 
-  nlohmann::json identity(Ranks& ranks, const std::optional<LayerSearch>& layers) const;
+  nlohmann::json identity(Ranks& ranks, const TokenSearches& searches) const;
   std::vector<detail::TuningTable> found_tables() const;
   detail::TuningTable table_of(const Ranks& ranks, const TuneSubject& subject) const;
   detail::TuningTable base(const Ranks& ranks, const TuneSubject& subject) const;
@@ -51,10 +46,9 @@ struct Tune {
                                         const std::vector<TunedSize>& tuned) const;
   void print(const TuneSubject& subject, const std::vector<TunedSize>& tuned,
              std::span<const detail::TuningStep> steps) const;
-  std::optional<LayerSearch::Args> asked_layers() const;
-  std::vector<detail::LayerStep> base(const LayerSearch& layers) const;
-  void check_steps_of(const LayerSearch& layers) const;
-  void finish(const LayerSearch& layers) const;
+  std::optional<detail::TuningTable> found_table(const detail::TuningTable& made) const;
+  void check_steps_of(const TokenSearch& search) const;
+  void finish(const TokenSearch& search) const;
   void check_ranks(const Ranks& ranks) const;
   int run();
 
@@ -75,7 +69,7 @@ std::string from_leader(Ranks& ranks, std::string text) {
   return text;
 }
 
-nlohmann::json Tune::identity(Ranks& ranks, const std::optional<LayerSearch>& layers) const {
+nlohmann::json Tune::identity(Ranks& ranks, const TokenSearches& searches) const {
   const auto& build = detail::build_info();
   nlohmann::json all = {{"machine", from_leader(ranks, detail::ProcessIdentity::current().host.data())},
                         {"processor", state_of(ranks).communicator().fabric().processor().name},
@@ -84,7 +78,7 @@ nlohmann::json Tune::identity(Ranks& ranks, const std::optional<LayerSearch>& la
                         {"commit", build.commit},
                         {"dirty", build.dirty},
                         {"build_type", build.build_type}};
-  if (layers) all["layer"] = detail::to_json(layers->table().layer);
+  for (const auto& search : searches) all[name(search->table().operation)] = search->size_json();
   return all;
 }
 
@@ -98,6 +92,13 @@ std::vector<detail::TuningTable> Tune::found_tables() const {
   return std::filesystem::exists(output) ? detail::read_tuning(output) : std::vector<detail::TuningTable>{};
 }
 
+// The table that this one will replace.
+std::optional<detail::TuningTable> Tune::found_table(const detail::TuningTable& made) const {
+  for (detail::TuningTable& table : found_tables())
+    if (table.serves_as(made)) return std::move(table);
+  return {};
+}
+
 // Without its steps.
 detail::TuningTable Tune::table_of(const Ranks& ranks, const TuneSubject& subject) const {
   return {.processor = state_of(ranks).communicator().fabric().processor(),
@@ -109,10 +110,8 @@ detail::TuningTable Tune::table_of(const Ranks& ranks, const TuneSubject& subjec
 
 // The choices for sizes that are not measured: the table that will be replaced, else the table in use.
 detail::TuningTable Tune::base(const Ranks& ranks, const TuneSubject& subject) const {
-  const detail::TuningTable made = table_of(ranks, subject);
-  for (const detail::TuningTable& table : found_tables())
-    if (table.serves_as(made)) return table;
-  return subject.served_now(ranks);
+  const auto found = found_table(table_of(ranks, subject));
+  return found ? *found : subject.served_now(ranks);
 }
 
 // An existing file keeps its tables for other processors, numbers of ranks, operations and layers.
@@ -133,58 +132,17 @@ std::vector<detail::TuningStep> Tune::write(const Ranks& ranks, const TuneSubjec
   return table.steps;
 }
 
-// Without a model there are no layers.
-std::optional<LayerSearch::Args> Tune::asked_layers() const {
-  const TuneChoice choice = subjects.operations;
-  if (choice == TuneChoice::layer && !model.given())
-    throw Error(Errc::invalid_argument, "--operation layer: --model or --config must say which");
-  if (!model.given() && (!tokens.empty() || intermediate != 0))
-    throw Error(Errc::invalid_argument,
-                "--tokens, --intermediate: are for layers, and no --model or --config is given");
-  if (!model.given()) return {};
-  if (choice != TuneChoice::all && choice != TuneChoice::layer)
-    throw Error(Errc::invalid_argument,
-                fmt::format("--model, --config: are for layers, and --operation is {}", name(choice)));
-  LayerSearch::Args args{.model = model.shape_with_experts(),
-                         .intermediate = intermediate,
-                         .quick = subjects.quick,
-                         .samples = options.samples};
-  const std::string usual = subjects.quick ? "8,64,256" : "1,8,16,32,64,128,192,256";
-  for (const std::int64_t count : parse_counts(tokens.empty() ? usual : tokens, "--tokens", 1024))
-    args.tokens.push_back(static_cast<std::uint32_t>(count));
-  std::ranges::sort(args.tokens);
-  args.tokens.erase(std::unique(args.tokens.begin(), args.tokens.end()), args.tokens.end());
-  return args;
+void Tune::check_steps_of(const TokenSearch& search) const {
+  const auto found = found_table(search.table());
+  search.check_steps(found ? &*found : nullptr);
 }
 
-std::vector<detail::LayerStep> Tune::base(const LayerSearch& layers) const {
-  for (const detail::TuningTable& table : found_tables())
-    if (table.serves_as(layers.table())) return table.layer_steps;
-  return layers.steps_now();
-}
-
-void Tune::check_steps_of(const LayerSearch& layers) const {
-  const std::size_t kept = base(layers).size(), sizes = layers.tokens().size();
-  if (sizes + kept + 1 <= detail::kMostTuningSteps) return;
-  throw Error(Errc::invalid_argument,
-              fmt::format("--tokens: {} numbers beside {} steps for others make more than the {} steps of a table",
-                          sizes, kept, detail::kMostTuningSteps));
-}
-
-void Tune::finish(const LayerSearch& layers) const {
-  detail::TuningTable made = layers.table();
+void Tune::finish(const TokenSearch& search) const {
+  const auto found = found_table(search.table());
+  detail::TuningTable made = search.made(found ? &*found : nullptr);
   made.note = note();
-  made.layer_steps = layer_steps_of(layers.with_left(base(layers)), base(layers));
+  search.print(made);
   replace(std::move(made));
-  Table table({"tokens", "schedule", "µs", "before µs", "gain"});
-  for (const TunedLayer& layer : layers.tuned())
-    table.add({std::to_string(layer.tokens), in_words(layer.step), cell(layer.time), cell(layer.before),
-               layer.as_before ? "as before" : fmt::format("{:.2f}", layer.before.us / layer.time.us)});
-  const LayerShape& shape = layers.shape();
-  fmt::print("\nlayer of experts, {} and {} columns, {} experts on each rank, top {}, rows by slots\n{}\n",
-             shape.hidden, shape.intermediate, shape.local(), shape.top_k, table.text());
-  if (std::ranges::all_of(layers.tuned(), &TunedLayer::as_before))
-    fmt::print("No schedule is faster than the present one for these tokens.\n");
 }
 
 void Tune::print(const TuneSubject& subject, const std::vector<TunedSize>& tuned,
@@ -272,7 +230,7 @@ int Tune::run() {
   subjects.samples = options.samples;
   parse_tuned_bytes(subjects.bytes);  // reports bad sizes before anything is started
   const std::string file = state.empty() ? output + ".state" : state;
-  const auto asked = asked_layers();
+  by_tokens.check(subjects);           // likewise
   check_outputs({{"--state", file}});  // it keeps the measurements even if the table cannot be written
   static_cast<void>(found_tables());
   Ranks ranks(options.ranks_args());
@@ -285,14 +243,15 @@ int Tune::run() {
     count += subject.sizes().size();
     if (ranks.leader()) check_steps(subject.sizes(), base(ranks, subject).steps);
   }
-  std::optional<LayerSearch> layers;
-  if (asked) layers.emplace(ranks, *asked);
-  if (layers) count += layers->tokens().size();
-  if (layers && ranks.leader()) check_steps_of(*layers);
+  const TokenSearches token_searches = by_tokens.open(ranks, subjects);
+  for (const auto& search : token_searches) {
+    count += search->tokens().size();
+    if (ranks.leader()) check_steps_of(*search);
+  }
   std::stringstream found;
   if (ranks.leader()) found << std::ifstream(file).rdbuf();
   TuneState known({.file = file,
-                   .identity = identity(ranks, layers),
+                   .identity = identity(ranks, token_searches),
                    .text = from_leader(ranks, found.str()),
                    .writes = ranks.leader()});
   Progress progress(count, ranks.leader());
@@ -305,7 +264,8 @@ int Tune::run() {
   std::vector<std::string> left;
   // A run gets somewhere, however short its time.
   const auto goes_on = [&] {
-    const bool measured = (layers && layers->measured()) || std::ranges::any_of(searches, &Search::measured);
+    const bool measured = std::ranges::any_of(searches, &Search::measured) ||
+                          std::ranges::any_of(token_searches, [](const auto& one) { return one->measured(); });
     return !measured || !time_is_up();
   };
   for (int stage = 0; stage < kTuneStages; ++stage) {
@@ -320,13 +280,15 @@ int Tune::run() {
         }
       }
     }
-    for (const std::uint32_t tokens : layers ? of_stage(layers->tokens(), stage) : std::vector<std::uint32_t>{}) {
-      const std::string what = fmt::format("{} of {} tokens", name(detail::TunedOperation::moe_layer), tokens);
-      progress.step(what);
-      if (goes_on()) {
-        layers->tune(progress, known, tokens);
-      } else {
-        left.push_back(what);
+    for (const auto& search : token_searches) {
+      for (const std::uint32_t of_each : of_stage(search->tokens(), stage)) {
+        const std::string what = fmt::format("{} of {} tokens", name(search->table().operation), of_each);
+        progress.step(what);
+        if (goes_on()) {
+          search->tune(progress, known, of_each);
+        } else {
+          left.push_back(what);
+        }
       }
     }
   }
@@ -338,7 +300,8 @@ int Tune::run() {
     const auto steps = write(ranks, search.subject, search.all_sizes(base(ranks, search.subject).steps));
     print(search.subject, search.sizes(), steps);
   }
-  if (layers && !layers->tuned().empty()) finish(*layers);
+  for (const auto& search : token_searches)
+    if (search->has_tuned()) finish(*search);
   if (left.empty()) {
     known.remove();
   } else {
@@ -364,13 +327,9 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
                  "output's name with .state)");
   add_choice(app, "--operation", tune->subjects.operations,
              {TuneChoice::all, TuneChoice::all_reduce, TuneChoice::norm, TuneChoice::gather, TuneChoice::scatter,
-              TuneChoice::crossing, TuneChoice::normed_crossing, TuneChoice::layer},
-             "The operation to tune (all: layers of experts if a model is given)");
-  tune->model.add_to(app, "--model", "Shape of layers of experts to tune");
-  app.add_option("--tokens", tune->tokens, "Tokens per rank of layers to measure, up to 1024 (default: 1 to 256)");
-  app.add_option("--intermediate", tune->intermediate, "Columns between an expert's GEMMs (0: the model's)")
-      ->check(whole_number(0, 1 << 20))
-      ->capture_default_str();
+              TuneChoice::crossing, TuneChoice::normed_crossing, TuneChoice::layer, TuneChoice::exchange},
+             "The operation to tune (all: layers and exchanges of experts if a model is given)");
+  tune->by_tokens.add_to(app);
   app.add_flag("--quick", tune->subjects.quick, "Every fourth size and fewer grids: half a minute");
   app.add_option("--seconds", tune->seconds, "Time after which no further size begins; 0: all sizes")
       ->check(CLI::Range(0.0, 1e6))

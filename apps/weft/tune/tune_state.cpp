@@ -18,8 +18,9 @@ constexpr const char* kSchema = "weft-tune-state-4";
 }  // namespace
 
 std::string in_words(const Trial& trial) {
-  if (trial.operation == detail::TunedOperation::moe_layer)
-    return fmt::format("a layer of {} tokens, {}", trial.bytes, trial.way.empty() ? "as at present" : trial.way);
+  if (detail::is_by_tokens(trial.operation))
+    return fmt::format("{} of {} tokens, {}", name(trial.operation), trial.bytes,
+                       trial.way.empty() ? "as at present" : trial.way);
   const std::string what = kind_of(trial.operation).is_move()
                                ? fmt::format("{} by {}", name(trial.operation), name(trial.algorithm))
                                : std::string(name(trial.algorithm));

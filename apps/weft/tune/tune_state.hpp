@@ -23,7 +23,7 @@ struct Trial {
   int samples = 1;
   int turn = 0;  // from 1 if two candidates take turns
   detail::TunedOperation operation = detail::TunedOperation::all_reduce;
-  std::string way = {};  // of layers, whose `bytes` are tokens; empty: the present choice
+  std::string way = {};  // of steps by tokens, which `bytes` are then; empty: the present choice
 
   bool operator<(const Trial& other) const { return key() < other.key(); }
 

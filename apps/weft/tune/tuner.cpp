@@ -12,11 +12,9 @@
 namespace weft::cli {
 namespace {
 
-constexpr double kWorthAGrid = 1.25;     // an algorithm may be this much slower and its grids are still tried
 constexpr double kGridGain = 1.03;       // gain of a grid that replaces the grid chosen by size
 constexpr double kAlgorithmGain = 1.02;  // … of an algorithm that replaces the next smaller size's
 constexpr double kTurnsGain = 1.02;      // … of a choice that replaces the present one
-constexpr int kConfirm = 3;              // this many times as many samples decide
 constexpr int kTurns = 7;                // turns that split these samples if two candidates alternate
 
 detail::TuningStep ending(detail::TuningStep step, std::uint64_t up_to) {
@@ -26,31 +24,14 @@ detail::TuningStep ending(detail::TuningStep step, std::uint64_t up_to) {
 
 using Time = std::function<double(const Trial&)>;
 
-Figure once(double us) {
-  return {.us = us, .least = us, .most = us, .samples = 1};
-}
-
 // Puts the fastest grid into `tuned` if it beats the grid chosen by size, which `tuned` has.
 void try_grids(TunedSize& tuned, const TuneSpace& space, const Time& time) {
-  Trial fastest{};
-  double fastest_us = 0;
-  for (const int blocks : space.blocks) {
-    for (const int threads : space.threads) {
-      const Trial trial{tuned.bytes, tuned.algorithm, {blocks, threads}, space.samples};
-      const double us = time(trial);
-      if (fastest_us == 0 || us < fastest_us) {
-        fastest = trial;
-        fastest_us = us;
-      }
-    }
-  }
-  // The fastest of many is lucky, too, so it must repeat its time.
-  if (fastest_us == 0 || fastest_us * kGridGain > tuned.time.us) return;
-  fastest.samples = kConfirm * space.samples;
-  const double us = time(fastest);
-  if (us * kGridGain > tuned.time.us) return;
-  tuned.launch = fastest.launch;
-  tuned.time = once(us);
+  const auto faster = faster_grid(space, tuned.time.us, [&](const Launch& launch, int samples) {
+    return time({tuned.bytes, tuned.algorithm, launch, samples});
+  });
+  if (!faster) return;
+  tuned.launch = faster->launch;
+  tuned.time = one_time(faster->us);
 }
 
 // Each algorithm that serves the size, with its best grid.
@@ -60,7 +41,7 @@ std::vector<TunedSize> best_of_each(std::size_t bytes, const TuneSpace& space, c
   for (const auto algorithm : space.algorithms) {
     const double us = time({.bytes = bytes, .algorithm = algorithm, .samples = kConfirm * space.samples});
     if (us == kUnavailable) continue;
-    best.push_back({.bytes = bytes, .algorithm = algorithm, .time = once(us)});
+    best.push_back({.bytes = bytes, .algorithm = algorithm, .time = one_time(us)});
     least = std::min(least, us);
   }
   for (TunedSize& tuned : best)
@@ -94,6 +75,23 @@ bool wins_in_turns(TunedSize& challenger, int samples, const Time& time) {
 }
 
 }  // namespace
+
+std::optional<FasterGrid> faster_grid(const TuneSpace& space, double us,
+                                      const std::function<double(const Launch&, int samples)>& time) {
+  FasterGrid fastest;
+  for (const int blocks : space.blocks) {
+    for (const int threads : space.threads) {
+      const Launch launch{.blocks = blocks, .threads = threads};
+      const double of_grid = time(launch, space.samples);
+      if (fastest.us == 0 || of_grid < fastest.us) fastest = {launch, of_grid};
+    }
+  }
+  // The fastest of many is lucky, too, so it must repeat its time.
+  if (fastest.us == 0 || fastest.us * kGridGain > us) return {};
+  fastest.us = time(fastest.launch, kConfirm * space.samples);
+  if (fastest.us * kGridGain > us) return {};
+  return fastest;
+}
 
 Contest take_turns(int samples, const std::function<double(bool, int, int)>& time) {
   const int each = (kConfirm * samples + kTurns - 1) / kTurns;

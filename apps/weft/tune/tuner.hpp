@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,21 @@ struct TuneSpace {
   std::vector<int> blocks, threads;  // all combinations are tried; empty: grids are not searched
   int samples = 7;
 };
+// The figure of one time.
+inline Figure one_time(double us) {
+  return {.us = us, .least = us, .most = us, .samples = 1};
+}
+
+// The fastest grid of a space, if it beats `us`, the time of the grid chosen by size, and beats it again.
+struct FasterGrid {
+  Launch launch;
+  double us = 0;
+};
+std::optional<FasterGrid> faster_grid(const TuneSpace& space, double us,
+                                      const std::function<double(const Launch&, int samples)>& time);
+inline constexpr double kWorthAGrid = 1.25;  // an algorithm may be this much slower and its grids are still tried
+inline constexpr int kConfirm = 3;           // this many times as many samples decide
+
 // The choice for a size.
 struct TunedSize {
   std::size_t bytes = 0;

@@ -7,6 +7,7 @@
 #include "ops/layer/layer_state.hpp"
 #include "ops/moe/exchange_grid.hpp"
 #include "ops/moe/rounds.hpp"
+#include "tuning/token_steps.hpp"
 
 namespace weft::detail {
 namespace {
@@ -48,7 +49,7 @@ MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
   made.schedule = LayerSchedule::plain;
   if (layer.steps.empty()) return made;
   const LayerStep& step =
-      layer_step_for(layer.steps, call.most_tokens != 0 ? call.most_tokens : exchange.shape().tokens);
+      token_step_for(layer.steps, call.most_tokens != 0 ? call.most_tokens : exchange.shape().tokens);
   const ExpertRounds rounds{.count = step.rounds, .experts = step.experts.empty() ? nullptr : step.experts.data()};
   if (!can_divide(exchange, call, rounds)) return made;
   made.schedule = step.schedule;

@@ -9,6 +9,7 @@
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "ops/moe/exchange_checks.hpp"
+#include "ops/moe/exchange_choice.hpp"
 #include "ops/moe/exchange_grid.hpp"
 #include "ops/moe/exchange_state.hpp"
 #include "ops/moe/moe_kernels.hpp"
@@ -27,20 +28,6 @@ using detail::kSend;
 using detail::kWait;
 using detail::Phases;
 using detail::require;
-
-detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, const DispatchHandle& handle, Phases phases,
-                                   const Launch& launch) {
-  const GroupState& channel = exchange.dispatch_channel();
-  return {.shape = exchange.shape(),
-          .ranks = static_cast<std::uint32_t>(channel.size()),
-          .tokens = handle.tokens,
-          .most_tokens = handle.most_tokens,
-          .ring = exchange.takes_ring(handle.most_tokens),
-          .phases = phases,
-          .launch = launch,
-          .most_blocks = channel.communicator().max_blocks(launch),
-          .one_thread = channel.communicator().fabric().device() == Device::cpu};
-}
 
 constexpr const char* name(InFlight::Side side) {
   return side == InFlight::Side::dispatch ? "dispatch" : "combine";
@@ -131,6 +118,14 @@ class HalfCall : public detail::GroupCall {
             .part = sent_.rounds.count != 1};
   }
 
+  detail::ExchangeGridArgs grid_args(Phases phases) const {
+    return detail::grid_args_of(exchange_, {.side = side,
+                                            .handle = sent_.handle,
+                                            .phases = phases,
+                                            .rounds = sent_.rounds.count != 1,
+                                            .launch = args_.launch});
+  }
+
   ExchangeState& exchange_;
   const Args& args_;
   const bool ring_;  // rows flow through the ring
@@ -184,8 +179,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
   void each_step(Run run) const {
     const DispatchHandle handle = sent_.handle;
     const ExchangeShape& shape = exchange_.shape();
-    detail::ExchangeGridArgs of_grid = grid_args(exchange_, handle, phases, args_.launch);
-    of_grid.rounds = sent_.rounds.count != 1;
+    const detail::ExchangeGridArgs of_grid = grid_args(phases);
     const detail::ExchangeGrid grid = detail::dispatch_grid(of_grid);
     const bool by_mask = args_.rank_mask != nullptr && !sent_.again;
     if (phases != kWait && by_mask && handle.tokens != 0) run(mask_step(handle.tokens));
@@ -290,7 +284,7 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
 
   template <class Run>
   void each_step(Run run) const {
-    const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange_, args_.handle, phases, args_.launch));
+    const detail::ExchangeGrid grid = detail::combine_grid(grid_args(phases));
     const detail::CombineQuery query{.type = exchange_.args().combine_type,
                                      .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size()),
                                      .ring = ring_,

@@ -267,16 +267,23 @@ ExchangeState::ExchangeState(GroupState& group, const MoeExchangeArgs& args, int
       number_(number),
       args_(args),
       maps_(all_maps(static_cast<std::uint32_t>(group.size()), args)),
+      tuning_(tuning_of_exchange(group, args)),
       shape_(make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()),
-                        with_row_path(args), maps_.front())),
+                        with_tuning(static_cast<std::uint32_t>(group.size()), args, tuning_.steps), maps_.front())),
       layout_(make_exchange_layout(static_cast<std::uint32_t>(group.size()), shape_)),
       experts_(std::size_t{args.maps} * shape_.local, kNone),
+      most_by_slots_(shape_.slots),
       dispatch_(group.communicator(), kMaxGroups - 1 - 2 * slot, group.members(), group.rank(), window(), 0,
                 channel_layout(layout_.dispatch_bytes, layout_, shape_)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * slot, group.members(), group.rank(), window(),
                layout_.dispatch_bytes, channel_layout(layout_.combine_bytes, layout_, shape_)),
       in_flight_(number + 1, args.handles) {
   for (std::uint32_t map = 0; map < args.maps; ++map) number_experts(map);
+}
+
+void ExchangeState::try_step(const ExchangeStep& step) {
+  tuning_ = {.steps = {step}};
+  most_by_slots_ = step.path == RowPath::slots ? shape_.slots : 0;
 }
 
 void ExchangeState::number_experts(std::uint32_t map) {

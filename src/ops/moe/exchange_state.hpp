@@ -11,6 +11,7 @@
 
 #include "comm/state.hpp"
 #include "comm/tenant.hpp"
+#include "ops/moe/exchange_choice.hpp"
 #include "ops/moe/exchange_shape.hpp"
 #include "ops/moe/in_flight.hpp"
 
@@ -42,8 +43,12 @@ class ExchangeState final : public Tenant {
   const ExchangeShape& shape() const { return shape_; }
   // Whether rows of a call flow through the ring. `most_tokens`: as in DispatchArgs.
   bool takes_ring(std::uint32_t most_tokens) const {
-    return shape_.ring_rows != 0 && (most_tokens == 0 || most_tokens > shape_.slots);
+    return shape_.ring_rows != 0 && (most_tokens == 0 || most_tokens > most_by_slots_);
   }
+  const std::vector<ExchangeStep>& steps() const { return tuning_.steps; }
+  const std::string& tuning() const { return tuning_.reason; }  // empty: there is no table for it
+  // Of `weft tune`, on an exchange of RowPath::ring with slots for the step's tokens: calls go as this step says.
+  void try_step(const ExchangeStep& step);
   std::span<const std::uint32_t> experts(std::uint32_t map) const {
     return std::span(experts_).subspan(std::size_t{map} * shape_.local, shape_.local);
   }
@@ -83,9 +88,11 @@ class ExchangeState final : public Tenant {
   bool freed_ = false;
   MoeExchangeArgs args_;
   std::vector<ExpertMap> maps_;
+  ExchangeTuning tuning_;
   ExchangeShape shape_;
   ExchangeLayout layout_;
   std::vector<std::uint32_t> experts_;  // [maps, local]
+  std::uint32_t most_by_slots_;         // tokens of a call that takes slots beside a ring
   std::size_t window_bytes_ = 0;
   GroupState dispatch_, combine_;
   InFlight in_flight_;
@@ -94,5 +101,7 @@ class ExchangeState final : public Tenant {
 // Both are collective over the world: every rank makes, or frees, an exchange on a group that it names itself.
 std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const MoeExchangeArgs& args);
 void free_exchange(CommunicatorState& communicator, ExchangeState& exchange);
+// The exchange that was made last, of those that were not freed; there must be one.
+ExchangeState& newest_exchange(const CommunicatorState& communicator);
 
 }  // namespace weft::detail

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/log.hpp"
 #include "comm/collective_free.hpp"
 #include "comm/state.hpp"
 #include "ops/moe/exchange_state.hpp"
@@ -29,6 +30,8 @@ std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const MoeExchang
   });
   agree_on_exchange(bootstrap, group, args);
   auto exchange = std::make_shared<ExchangeState>(group, args, slot, number);
+  if (!exchange->tuning().empty())
+    logger().info("rank {} of {}: exchange {} is tuned by {}", group.rank(), group.size(), number, exchange->tuning());
   std::size_t bytes = 0;
   for (const std::size_t requested : bootstrap.all_gather_value("size of the exchange", exchange->needed_bytes())) {
     bytes = std::max(bytes, requested);
@@ -37,6 +40,15 @@ std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const MoeExchang
   communicator.open_tenant(*exchange, "prepare the exchange");
   communicator.keep_tenant(ExchangeState::kFirstWindow, slot, exchange);
   return exchange;
+}
+
+ExchangeState& newest_exchange(const CommunicatorState& communicator) {
+  ExchangeState* newest = nullptr;
+  communicator.each_tenant(ExchangeState::kFirstWindow, [&](Tenant& tenant) {
+    auto& exchange = static_cast<ExchangeState&>(tenant);
+    if (newest == nullptr || exchange.number() > newest->number()) newest = &exchange;
+  });
+  return *newest;
 }
 
 void free_exchange(CommunicatorState& communicator, ExchangeState& exchange) {

@@ -57,6 +57,8 @@ def layers(ranks: Ranks, every: list[Tokens], sms: int) -> Iterator[Operation]:
     of = ranks.of
     if of["intermediate"] == 0:
         raise ValueError("it is a whole layer, and this file has tokens of dispatch and combine alone")
+    if not ranks.fp8:
+        raise ValueError("its GEMMs are in fp8, and this file's are in " + of["dispatched"])
     if sms:
         deep_gemm.set_num_sms(sms)
     buffer = deep_gemm.get_symm_buffer_for_sm90_mega_moe(

@@ -9,7 +9,7 @@ if(TARGET weft-cli-parts)
     endif()
     weft_sources(cutlass_files apps/weft/gemm/cutlass_*.cu)
     add_library(weft-cutlass OBJECT ${cutlass_files})
-    # ./dev test compiles a GEMM of each type, and what enqueues them, up to PTX. Joined they share the headers' time.
+    # ./dev test compiles a GEMM of each type, and what enqueues them, up to PTX.
     list(FILTER cutlass_files EXCLUDE REGEX _128)
     add_library(weft-cutlass-ptx OBJECT EXCLUDE_FROM_ALL ${cutlass_files})
     set_target_properties(weft-cutlass-ptx PROPERTIES CUDA_PTX_COMPILATION ON)

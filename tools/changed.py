@@ -2,14 +2,14 @@
 """Names the tests of what has changed, for `./dev test --changed`.
 
   tools/changed.py [BASE]          prints three lines: executables to build, a regular expression for names of tests
-                                   (`.` for all cases; empty lines if only documents have changed), and the changed files
+                                   (`.` for all tests; empty lines if only documents have changed), and the changed files
                                    that have seeded bugs of the host
   tools/changed.py --cases REGEX   prints the cases of `EXECUTABLE --gtest_list_tests` (input) that REGEX finds, as a
                                    flag for the executable; nothing if there are none
 
 A change counts since BASE (origin/main, or HEAD if there is none), and also if it is not committed. A file in the folder
 of an operation has the tests of its family, and of every family that includes it: cases on CPU ranks, set-ups and
-faults in the simulator, and the seeded bugs of its files. An algorithm that is alone in a file has its own set-ups. A test of CPU ranks has its own cases. Any other file has
+faults in the simulator, and the seeded bugs of its files. An algorithm that is alone in a file has its own set-ups alone. A test of CPU ranks has its own cases. Any other file has
 all tests.
 """
 
@@ -27,19 +27,26 @@ FAMILIES = {
     ),
     "moves": (
         "Gather Ragged MovePlans Moves/ KindSequences Misfits Symmetric Shards Slots Layout ParallelLayout TakenRows "
-        "Attention Barrier FarOffsets RecordedKinds BenchDpAttention BenchGather OracleMoves",
+        "Attention Barrier FarOffsets RecordedKinds BenchDp BenchGather OracleMoves",
         "all_gather all_to barrier broadcast chunks counts detour moves ragged reduce_ relay scatter symmetric take copies",
     ),
-    "columns": ("Columns ColumnArguments ColumnShares RaggedColumns HyperbolicTangent BenchLogits OracleColumns", "columns"),
-    "top_k": ("TopK OracleLargest", "top_k"),
-    "crossings": ("Crossings Crossing Attention BenchDpAttention", "(?<!normed_)crossings"),
-    "normed_crossings": ("NormedCrossing Counts/NormedCrossing", "normed_crossings"),
-    "messages": ("Messages MessageFaults", "messages"),
-    "norm": ("RmsNorm FarNorms BenchNorm OracleNorms", "rms_norm norm_"),
-    "moe": ("Moe BenchMoe InfoMoe OracleMoe", "moe"),
-    "layer": ("MoeLayers BenchMoeLayer", "moe_rounds"),
+    "columns": (
+        "Columns ColumnArguments ColumnShares RaggedColumns KindSequences RecordedKinds HyperbolicTangent BenchLogits "
+        "OracleColumns",
+        "columns",
+    ),
+    "top_k": ("TopK KindSequences RecordedKinds OracleLargest", "top_k"),
+    "crossings": (
+        "Crossing Counts/Crossing GatherFaults RecordedKinds Attention BenchDp OracleMoves",
+        "(?<!normed_)crossings",
+    ),
+    "normed_crossings": ("NormedCrossing Counts/NormedCrossing RecordedKinds", "normed_crossings"),
+    "messages": ("Message", "messages"),
+    "norm": ("RmsNorm FarNorms RecordedKinds Plan Thresholds Tuning Pairs BenchNorm OracleNorms", "rms_norm norm_"),
+    "moe": ("Moe ExchangeChoice ExchangeTuning TuneExchange BenchMoe InfoMoe OracleMoe", "moe"),
+    "layer": ("MoeLayer SharedExperts LayerChoice LayerTuning TuneLayer CLayers BenchMoeLayer", "moe_rounds"),
 }
-RING = "moe_ring moe_both moe_compact moe_places_ring"
+RING = "moe_ring moe_both moe_compact moe_places_ring moe_rounds_ring"
 # An algorithm in a file of its own, that no other family includes: the words of its set-ups.
 ALGORITHMS = {
     "src/ops/all_reduce/one_shot_all_reduce.hpp": "(?<!norm_)one_shot overlap",
@@ -47,10 +54,12 @@ ALGORITHMS = {
     "src/ops/all_reduce/pipelined_all_reduce.hpp": "pipelined",
     "src/ops/all_reduce/multimem_one_shot.hpp": "multimem_one_shot",
     "src/ops/all_reduce/multimem_two_shot.hpp": "multimem_two_shot",
-    **{f"src/ops/moe/{file}.hpp": RING for file in ("ring", "ring_combine", "ring_dispatch", "ring_routing", "ring_rows")},
+    **{
+        f"src/ops/moe/{file}.hpp": RING
+        for file in ("ring", "ring_combine", "ring_dispatch", "ring_routing", "ring_rows", "ring_sources")
+    },
     "src/ops/moe/ring_again.hpp": "again",
-    "src/ops/moe/ring_rounds.hpp": "moe_ring_rounds moe_ring_payloads_rounds",
-    "src/ops/moe/ring_sources.hpp": RING,
+    "src/ops/moe/ring_rounds.hpp": "moe_ring_rounds moe_ring_payloads_rounds moe_rounds_ring",
     "src/ops/moves/barrier.hpp": "barrier",
     "src/ops/moves/take_rows.hpp": "take",
 }

@@ -35,6 +35,10 @@ TESTS = [
     ("Kernels.AreLoaded", "src/ops/moe/moe_send.hpp"),
     ("Ranks/Columns.Everything/2", "src/ops/columns/columns.cpp"),
     ("Ranks/Columns.Everything/2", "src/ops/moves/flow_copy.hpp"),
+    ("Ranks/KindSequences.Columns/2", "src/ops/columns/columns.cpp"),
+    ("Ranks/RecordedKinds.AllReducesWithNorm/2", "src/ops/norm/rms_norm.cpp"),
+    ("Plan.Norms", "src/ops/norm/norm_plan.cpp"),
+    ("LayerChoice.OfRank", "src/ops/layer/layer_choice.cpp"),
     # Headers that other families include.
     ("Ranks/Ragged.Everything/3", "src/ops/all_reduce/all_reduce_plan.hpp"),
     ("MoeFaults.ARankThatDies", "src/ops/all_reduce/all_reduce.hpp"),
@@ -98,9 +102,19 @@ class Changed(unittest.TestCase):
             parts = changed.tests_of([file])[1]
             self.assertFalse(any(re.search(part, f"Sim/RandomSchedules.AreRight/{of}") for part in parts), of)
         self.assert_selects(["src/ops/moe/ring.hpp"], "Sim/PctSchedules.AreRight/moe_compact_both")
+        self.assert_selects(["src/ops/moe/ring_rounds.hpp"], "Sim/Faults.EndAsTheyMust/stops_moe_rounds_ring_ranks2")
         for known in changed.ALGORITHMS:
             self.assertTrue(Path(known).is_file(), known)
             self.assertEqual(len(changed.families_of(known, changed.includers())), 1, known)
+
+    # Suites that no family has are of the host, and a change of an operation does not concern them.
+    def test_suites_of_operations_are_of_a_family(self):
+        parts = [part for family in changed.FAMILIES for part in changed.family_tests(family)]
+        for folder in ("moe", "comm"):
+            for file in Path("tests", folder).glob("*_test.cpp"):
+                for suite in changed.SUITE.findall(file.read_text()):
+                    if re.match("Moe|Layer|Exchange|SharedExperts|RmsNorm|Crossing|Gather|Ragged|Column|TopK|Message", suite):
+                        self.assertTrue(any(re.search(part, f"{suite}.Case") for part in parts), suite)
 
     if SIM_TESTS:
 

@@ -61,7 +61,7 @@ std::string check_row(RankDevice& device, const ExpertGemm& gemm, const ExpertWe
   const bool scaled = weights.type() == GemmType::fp8;
   const auto in = numbers_of(device, weights.type(), gemm.input, row * k, k);
   const auto out = downloaded<std::uint16_t>(device, gemm.output, row * n, n);
-  for (const std::size_t to : {std::size_t{0}, std::size_t{1}, n / 2 + 5, n - 1}) {
+  for (const std::size_t to : {std::size_t{0}, std::size_t{1}, std::min(n / 2 + 5, n - 1), n - 1}) {
     const auto numbers = numbers_of(device, weights.type(), weights.numbers, (at.expert * n + to) * k, k);
     double sum = 0, most = 0;
     float scale = 1, weight_scale = 1;

@@ -13,7 +13,7 @@ namespace weft::cli {
 struct TokensShape {
   std::string command;  // "bench moe"
   std::string routing;
-  std::string dispatched;                     // rows that are sent to experts: "fp8"
+  std::string dispatched;                     // rows that are sent to experts: "fp8" or "bf16"
   std::int64_t hidden = 0, intermediate = 0;  // the latter of experts; 0: there are none
   std::int64_t experts = 0, top_k = 0;
   int ranks = 0;

@@ -50,7 +50,8 @@ struct GroupedGemmArgs {
 };
 
 // From so many rows on the larger tile reads weights fewer times. With fewer, the rows of many experts end early in
-// their second tile, of which most is then for nothing. Measured on two H200 with fp8 (docs/notes), not with bf16.
+// their second tile, of which most is then for nothing. Measured on two H200 with fp8, not
+// with bf16 (docs/notes/0062-tiles-of-a-layers-gemms.md).
 constexpr double kRowsForTilesOf128 = 192;
 // Neither processors nor rounds change the tile, so every schedule has the same bits.
 constexpr GemmTile tile_of(const GroupedGemmArgs& args) {

@@ -306,7 +306,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   add_choice(
       app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
       "Way of rows: slots for every token, up to 1024; or a ring of places. automatic: slots up to 1024 tokens; for "
-      "more the ring, and slots for calls of up to 128 beside it; see --exchange-blocks");
+      "more the ring, and slots for calls of up to 128 beside it; see --exchange-blocks and --tuning");
   app.add_option(
          "--exchange-blocks", bench->exchange_blocks,
          "Blocks for which the exchange is made: from few of them automatic takes the ring for fewer tokens, too "

@@ -86,8 +86,15 @@ class Rivals(unittest.TestCase):
             err, "rivals: mega-moe skipped: it is a whole layer, and this file has tokens of dispatch and combine alone\n"
         )
 
-    def test_layers_take_turns_and_bf16_rows_are_not_cast(self):
+    def test_bf16_rows_are_not_cast_and_no_fp8_layer_stands_beside_them(self):
         whole = made_up(tokens=(2,), layers=3, intermediate=128, dispatched="bf16", command="bench moe-layer")
+        found, err = self.columns(whole)
+        self.assertEqual([one["rival"] for one in found["columns"]], ALL)
+        self.assertEqual({p["verdict"] for one in found["columns"] for p in one["points"]}, {"ok"})
+        self.assertEqual(err, "rivals: mega-moe skipped: its GEMMs are in fp8, and this file's are in bf16\n")
+
+    def test_layers_take_turns(self):
+        whole = made_up(tokens=(2,), layers=3, intermediate=128, command="bench moe-layer")
         found, err = self.columns(whole)
         self.assertEqual([one["rival"] for one in found["columns"]], [*ALL, "mega MoE"])
         self.assertEqual({p["verdict"] for one in found["columns"] for p in one["points"]}, {"ok"})

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/run.hpp"
+#include "cli/tune_tokens.hpp"
 #include "support/ranks.hpp"
 #include "tune/exchange_search.hpp"
 #include "tuning/exchange_file.hpp"
@@ -101,45 +102,11 @@ TEST(TuneExchange, SlotsComeFirst) {
 
 // ------------------------------------------------------------------------------------------------------- program
 
-class TuneExchangeProgram : public testing::Test {
+class TuneExchangeProgram : public TuneTokensProgram {
  protected:
-  void SetUp() override {
-    for (const std::string& file : {table_, state_}) std::filesystem::remove(file);
-    std::ofstream(config_) << R"({"hidden_size": 128, "num_hidden_layers": 3, "num_experts": 8,
-      "num_experts_per_tok": 2, "moe_intermediate_size": 128})";
-  }
-  std::vector<std::string> tune(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all{"tune",     "--device", "cpu",   "--ranks",  "2",         "--operation",
-                                 "exchange", "--config", config_, "--tokens", "2,40",      "--output",
-                                 table_,     "--state",  state_,  "--quick",  "--samples", "1"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  // A state in which every trial has the time that its way and its tokens say; an empty way is the present choice.
+  TuneExchangeProgram() : TuneTokensProgram({"exchange", "moe_exchange", "2,40", {2, 40}, 3}) {}
   void begin(const std::function<double(const std::string& way, std::uint32_t tokens)>& us) const {
-    std::vector<std::string> arguments = tune();
-    *(std::ranges::find(arguments, table_)) = "/nonexistent/table.json";
-    ASSERT_EQ(run(arguments).code, 1);
-    std::string identity;
-    std::getline(std::ifstream(state_), identity);
-    std::ofstream out(state_);
-    out << identity << "\n";
-    for (const std::uint32_t tokens : {2, 40}) {
-      for (int turn = 0; turn <= 7; ++turn) {
-        for (const std::string& way : {std::string(), detail::to_json(kSlots), detail::to_json(kRing)}) {
-          nlohmann::json line = {{"operation", "moe_exchange"},
-                                 {"bytes", tokens},
-                                 {"algorithm", "automatic"},
-                                 {"blocks", 0},
-                                 {"threads", 0},
-                                 {"samples", turn == 0 ? 3 : 1},
-                                 {"turn", turn},
-                                 {"us", us(way, tokens)}};
-          if (!way.empty()) line["way"] = way;
-          out << line.dump() << "\n";
-        }
-      }
-    }
+    TuneTokensProgram::begin({"", detail::to_json(kSlots), detail::to_json(kRing)}, us);
   }
   nlohmann::json bench(const std::vector<std::string>& more) const {
     std::vector<std::string> all{"bench", "moe",      "--config", config_,     "--device", "cpu",    "--ranks",
@@ -149,9 +116,6 @@ class TuneExchangeProgram : public testing::Test {
     EXPECT_EQ(result.code, 0) << result.err;
     return nlohmann::json::parse(result.out);
   }
-
-  std::string stem_ = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
-  std::string table_ = stem_ + ".exchange.json", state_ = stem_ + ".exchange.state", config_ = stem_ + ".moe.json";
 };
 
 // By real times, so any choice is right.

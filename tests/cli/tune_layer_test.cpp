@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/run.hpp"
+#include "cli/tune_tokens.hpp"
 #include "support/ranks.hpp"
 #include "tune/layer_search.hpp"
 #include "tuning/layer_file.hpp"
@@ -126,51 +127,14 @@ TEST(TuneLayers, StepsEndBetweenWhatWasMeasured) {
 
 // ------------------------------------------------------------------------------------------------------- program
 
-class TuneLayerProgram : public testing::Test {
+class TuneLayerProgram : public TuneTokensProgram {
  protected:
-  void SetUp() override {
-    for (const std::string& file : {table_, state_}) std::filesystem::remove(file);
-    std::ofstream(config_) << R"({"hidden_size": 128, "num_hidden_layers": 3, "num_experts": 8,
-      "num_experts_per_tok": 2, "moe_intermediate_size": 128})";
-  }
-  std::vector<std::string> tune(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all{"tune",  "--device", "cpu",   "--ranks",  "2",         "--operation",
-                                 "layer", "--config", config_, "--tokens", "1,4",       "--output",
-                                 table_,  "--state",  state_,  "--quick",  "--samples", "1"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  // A state in which every trial has the time that its way and its tokens say; an empty way is the present choice.
+  TuneLayerProgram() : TuneTokensProgram({"layer", "moe_layer", "1,4", {1, 4}, 1}) {}
   void begin(const std::function<double(const std::string& way, std::uint32_t tokens)>& us) const {
-    std::vector<std::string> arguments = tune();
-    *(std::ranges::find(arguments, table_)) = "/nonexistent/table.json";
-    ASSERT_EQ(run(arguments).code, 1);
-    std::string identity;
-    std::getline(std::ifstream(state_), identity);
-    std::ofstream out(state_);
-    out << identity << "\n";
     std::vector<std::string> ways{""};
     for (const LayerWay& way : layer_ways(4, 0, true)) ways.push_back(detail::to_json(step_of(way, 0)));
-    for (const std::uint32_t tokens : {1, 4}) {
-      for (int turn = 0; turn <= 7; ++turn) {
-        for (const std::string& way : ways) {
-          nlohmann::json line = {{"operation", "moe_layer"},
-                                 {"bytes", tokens},
-                                 {"algorithm", "automatic"},
-                                 {"blocks", 0},
-                                 {"threads", 0},
-                                 {"samples", 1},
-                                 {"turn", turn},
-                                 {"us", us(way, tokens)}};
-          if (!way.empty()) line["way"] = way;
-          out << line.dump() << "\n";
-        }
-      }
-    }
+    TuneTokensProgram::begin(ways, us);
   }
-
-  std::string stem_ = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
-  std::string table_ = stem_ + ".layer.json", state_ = stem_ + ".layer.state", config_ = stem_ + ".config.json";
 };
 
 // By real times, so any choice is right.

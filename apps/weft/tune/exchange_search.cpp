@@ -201,14 +201,12 @@ Result ExchangeSearch::measure(const Trial& trial, const ExchangeStep& step) {
     // The first of several turns stands for all of them.
     if (trial.turn <= 1) wrong[index] = rank.check_dispatch(*traffic_);
     if (trial.turn <= 1 && wrong[index].empty()) wrong[index] = rank.check_combine(*traffic_);
-    const auto others = seat.gather({wrong[index].empty() ? 0.0 : 1.0});
+    const bool right = right_on_all(seat, wrong[index]);
     if (index != 0) return;
     result.us = figure.us;
-    if (std::ranges::any_of(others, [](const std::vector<double>& of_rank) { return of_rank[0] != 0; }))
-      result.verdict = Verdict::wrong;
+    if (!right) result.verdict = Verdict::wrong;
   });
-  for (const std::string& one : wrong)
-    if (result.detail.empty()) result.detail = one;
+  result.detail = first_wrong(wrong);
   return result;
 }
 

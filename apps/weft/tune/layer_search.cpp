@@ -135,15 +135,13 @@ Result LayerSearch::measure(const Trial& trial, const LayerWay& way) {
     }
     // The first of several turns stands for all of them.
     if (trial.turn <= 1 && wrong[index].empty()) wrong[index] = compare_way(seat, rank, way, opened.plain);
-    const auto others = seat.gather({wrong[index].empty() ? 0.0 : 1.0});
+    const bool right = right_on_all(seat, wrong[index]);
     const Figure figure = figure_of(time_part(seat, rank, TimedPart::layer, way, trial.samples));
     if (index != 0) return;
     result.us = figure.us;
-    if (std::ranges::any_of(others, [](const std::vector<double>& of_rank) { return of_rank[0] != 0; }))
-      result.verdict = Verdict::wrong;
+    if (!right) result.verdict = Verdict::wrong;
   });
-  for (const std::string& one : wrong)
-    if (result.detail.empty()) result.detail = one;
+  result.detail = first_wrong(wrong);
   uploaded_ = tokens;
   return result;
 }

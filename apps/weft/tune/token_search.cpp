@@ -16,6 +16,16 @@ namespace weft::cli {
 using detail::ExchangeStep;
 using detail::LayerStep;
 
+bool right_on_all(Ranks::Seat& seat, const std::string& wrong) {
+  const auto all = seat.gather({wrong.empty() ? 0.0 : 1.0});
+  return std::ranges::none_of(all, [](const std::vector<double>& of_rank) { return of_rank[0] != 0; });
+}
+
+std::string first_wrong(const std::vector<std::string>& of_ranks) {
+  const auto first = std::ranges::find_if(of_ranks, [](const std::string& one) { return !one.empty(); });
+  return first != of_ranks.end() ? *first : "";
+}
+
 template <class Step>
 TunedTokens<Step> against_present(TunedTokens<Step> fastest, const Step& present, int samples,
                                   const std::function<double(bool, int, int)>& time) {

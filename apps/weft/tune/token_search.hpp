@@ -40,6 +40,11 @@ TunedTokens<Step> against_present(TunedTokens<Step> fastest, const Step& present
 template <class Step>
 std::vector<Step> token_steps_of(const std::vector<TunedTokens<Step>>& tuned, std::span<const Step> base);
 
+// Whether a trial was right on all ranks. `wrong`: what is wrong on this one, or nothing. Collective.
+bool right_on_all(Ranks::Seat& seat, const std::string& wrong);
+// The first rank that has something wrong names it.
+std::string first_wrong(const std::vector<std::string>& of_ranks);
+
 // Such a search as `weft tune` runs it.
 class TokenSearch {
  public:

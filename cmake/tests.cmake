@@ -207,7 +207,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
       MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* MoePayloads.* NormedCrossingArguments.*
       Recording.* RmsNormArguments.* SharedExpertsOfTwo.* SymmetricMemory.* TakenRows.* TopKArguments.*
       */AllReduce.EveryType*/1 */Columns.*/1 */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1
-      */MoeApart.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1
+      */MoeApart.*/1 */MoeLayerRecording.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1
       */RmsNorm.*/1 */SharedExperts.*/1 */TopK.*/1)
     list(JOIN suites ":" suites)
     add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")

@@ -105,7 +105,9 @@ struct MoeLayerCall {
   std::uint32_t map = 0;           // as in DispatchArgs
   const void* residual = nullptr;  // with `shared` only that reads it
   void* output = nullptr;
-  void* workspace = nullptr;  // MoeLayer::workspace_bytes(), aligned to 256 bytes, for this call alone until it has run
+  // MoeLayer::workspace_bytes(), aligned to 256 bytes, for this call alone until it has run, and in each of its
+  // replays.
+  void* workspace = nullptr;
   GroupedGemm up = {}, down = {};
   SharedRows shared = {};  // or none; not called on a rank without tokens
   Stream stream = nullptr;
@@ -132,19 +134,25 @@ struct MoeLayerCall {
 // A layer over an exchange of RowLayout::expert_masked or expert_contiguous, without payloads. Creation is local to a
 // rank; calls are collective over the exchange's group, like its dispatches. An exchange may have several layers.
 //
-// A call makes one dispatch and one combine of the exchange. It keeps nothing of its arguments. On GPUs it enqueues
-// everything behind the work of `stream`, and what `stream` gets next comes behind it. Two streams of the layer's own
-// carry dispatch and combine if the schedule has rounds, and a third one the shared expert: beside everything in front
-// of combine, or of its wait. So one call of a layer at a time may run on the GPU, and a graph captures all of it from
-// `stream`. CPU ranks make every part in the calling thread, the shared expert behind the dispatch or its send. A
-// Recording cannot hold the caller's GEMMs: Errc::unsupported.
+// A call makes one dispatch and one combine of the exchange. Unless recorded, it keeps nothing of its arguments. On
+// GPUs it enqueues everything behind the work of `stream`, and what `stream` gets next comes behind it. Two streams of
+// the layer's own carry dispatch and combine if the schedule has rounds, and a third one the shared expert: beside
+// everything in front of combine, or of its wait. So one call of a layer at a time may run on the GPU, and a graph
+// captures all of it from `stream`. CPU ranks make every part in the calling thread, the shared expert behind the
+// dispatch or its send.
+//
+// A Recording of CPU ranks holds the layer, its exchange, and copies of the call's functions. It calls none of them
+// while it captures. Every replay calls each, the observer too, where a call would: with what was planned, and with the
+// rows of this replay. Tensors, workspace and `tokens` stay those of the capture. Ids and weights are read anew, and −1
+// stands for tokens that are not there. A function may make calls of Weft, which each replay then plans anew. A CUDA
+// graph has no functions: they are called once, while it is captured.
 //
 // Errors: those of dispatch and combine. Errc::invalid_argument names an argument that cannot be, before anything has
 // happened: all of them are checked before the dispatch. Peers that wait are told. An exception of a GEMM, of the
 // shared expert or of the observer leaves the call unfinished on this rank. Its peers end at once with Errc::mismatch,
 // and Fault::theirs names this rank's part and its round: "a call that it rejected (layer: down, round 1 of 0 to 2:
-// …)". Only under capture they are not told, and end by their deadlines. If all ranks fail, or the group has one rank,
-// the exchange still waits for the rest of the call: release() and acquire() void it.
+// …)". A replay does the same. Only under capture they are not told, and end by their deadlines. If all ranks fail, or
+// the group has one rank, the exchange still waits for the rest of the call: release() and acquire() void it.
 class MoeLayer {
  public:
   static MoeLayer create(const MoeExchange& exchange, const MoeLayerArgs& args);

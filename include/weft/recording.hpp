@@ -23,7 +23,8 @@ struct RecordedCalls;
 class Recording {
  public:
   // Runs `calls` in this thread. Collective calls that it makes on `communicator` or a group of it are not made: they
-  // are checked, planned and kept with their pointers. Nothing is sent. Calls from other threads are made as ever.
+  // are checked, planned and kept with their pointers. Nothing is sent. Calls from other threads are made as ever. A
+  // layer of experts is kept with its functions, which replays call (MoeLayer).
   //
   // Throws Errc::unsupported for a CUDA communicator (capture a CUDA graph instead) and Errc::invalid_argument inside
   // of another capture. A call on another communicator, or one that is rejected for its arguments, throws inside of
@@ -33,12 +34,14 @@ class Recording {
   // Makes the calls, in order, with the present contents of their tensors. Mixes freely with eager calls and other
   // recordings.
   //
-  // Throws the fault of the first call that failed, as all_reduce() does. Errc::released: the communicator's memory is
+  // Throws the fault of the first call that failed, as all_reduce() does, and what a layer's function throws; the calls
+  // behind it are not made. Errc::released: the communicator's memory is
   // released, or acquire() has found it elsewhere; then the calls must be captured anew. Inside of a capture the calls
   // are kept once more, as a graph that is launched into a capture becomes part of it.
   void replay() const;
 
-  // Kernels: one for each piece of messages larger than the communicator's limits, one more for counts on the host.
+  // Steps. Kernels: one for each piece of messages larger than the communicator's limits, one more for counts on the
+  // host. And each time that a layer's function is called.
   std::size_t size() const;
 
  private:

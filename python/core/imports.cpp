@@ -122,7 +122,7 @@ Tensor checked(const char* argument, Tensor tensor) {
 
 // A recording outlives the call: DLPack's protocol then holds the memory itself.
 Tensor imported_from_torch(const char* argument, nb::handle given, Access access) {
-  if (recorded_tensors == nullptr) {
+  if (recorded == nullptr) {
     if (std::optional<Tensor> known = tensor_of_torch(argument, given)) return checked(argument, *std::move(known));
   }
   return checked(argument, imported(argument, given, access));

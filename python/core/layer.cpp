@@ -3,13 +3,14 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
-#include <exception>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
 #include "binding.hpp"
 #include "exchange_args.hpp"
+#include "raised.hpp"
 
 namespace weft::python {
 
@@ -107,39 +108,6 @@ class Views {
   const Tensor& workspace_;
 };
 
-// An exception of a function of Python. Peers are told its type and the first line of its text.
-class Raised : public std::exception {
- public:
-  explicit Raised(nb::python_error&& error) : error_(std::move(error)) {
-    const std::string type = nb::str(error_.type().attr("__name__")).c_str(), text = nb::str(error_.value()).c_str();
-    text_ = fmt::format("{}: {}", type, text.substr(0, text.find('\n')));
-  }
-  const char* what() const noexcept override { return text_.c_str(); }
-  nb::python_error& error() { return error_; }
-
- private:
-  nb::python_error error_;
-  std::string text_;
-};
-template <class Call>
-void raising(Call call) {
-  const Locked locked;
-  try {
-    call();
-  } catch (nb::python_error& error) {
-    throw Raised(std::move(error));
-  }
-}
-// Makes the layer's call; an exception of a function leaves it as it was.
-template <class Call>
-void passing_on(Call call) {
-  try {
-    call();
-  } catch (Raised& raised) {
-    throw nb::python_error(std::move(raised.error()));
-  }
-}
-
 // The layer calls it where no thread of Python's runs. An exception of the function leaves the layer's call.
 GroupedGemm grouped_gemm(const char* argument, nb::handle function, const LayerOfExchange& of,
                          const Tensor& workspace) {
@@ -150,7 +118,7 @@ GroupedGemm grouped_gemm(const char* argument, nb::handle function, const LayerO
   };
 }
 
-// Tensors and functions of a call, which the caller holds until it returns.
+// Tensors and functions of a call, which the caller holds until it returns, and a recording until it ends.
 struct Given {
   nb::handle output, input, topk_ids, topk_weights, scales, residual, workspace, up, down, shared, observe;
 };
@@ -192,6 +160,13 @@ Tensor take_workspace(const LayerOfExchange& of, Tensors& tensors, nb::handle gi
                        workspace.dense() ? "" : " with gaps", needed));
   return workspace;
 }
+// Functions know the layer, the workspace and the call's objects by their addresses. A recording calls them again.
+const Tensor& kept(const PyLayer& layer, const Tensor& workspace, std::initializer_list<nb::handle> objects) {
+  if (recorded == nullptr) return workspace;
+  recorded->objects.push_back(nb::find(layer));
+  for (const nb::handle object : objects) recorded->objects.push_back(nb::borrow(object));
+  return recorded->tensors.emplace_back(workspace);
+}
 void* aligned(const Tensor& workspace) {
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
   return workspace.data + (kWorkspaceAlignment - address % kWorkspaceAlignment) % kWorkspaceAlignment;
@@ -215,6 +190,9 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, W
     const CombineArgs back =
         combine_args(shapes, {.tokens = sent.tokens}, {&output, nullptr, nullptr, address(residual), nullptr});
     workspace = take_workspace(of, tensors, given.workspace);
+    const Tensor& seen =
+        kept(self, workspace,
+             {given.input, given.scales, given.residual, given.up, given.down, given.shared, given.observe});
     MoeLayerCall call = choices;
     call.input = sent.input;
     call.scales = sent.scales;
@@ -225,9 +203,9 @@ void run(const PyLayer& self, const Given& given, const MoeLayerCall& choices, W
     call.residual = back.residual;
     call.output = back.output;
     call.workspace = aligned(workspace);
-    call.up = grouped_gemm("up", given.up, of, workspace);
-    call.down = grouped_gemm("down", given.down, of, workspace);
-    call.shared = shared_rows(given, of, workspace);
+    call.up = grouped_gemm("up", given.up, of, seen);
+    call.down = grouped_gemm("down", given.down, of, seen);
+    call.shared = shared_rows(given, of, seen);
     call.observe = observer(given.observe);
     call.schedule = value_of("schedule", schedule);
     call.rounds = division.rounds();
@@ -246,10 +224,11 @@ void run_experts(const PyLayer& self, nb::handle given, nb::handle up, nb::handl
   Tensor workspace;
   const auto build = [&](Tensors& tensors) {
     workspace = take_workspace(of, tensors, given);
+    const Tensor& seen = kept(self, workspace, {up, down});
     return MoeLayerCall{.most_tokens = most_tokens,
                         .workspace = aligned(workspace),
-                        .up = grouped_gemm("up", up, of, workspace),
-                        .down = grouped_gemm("down", down, of, workspace),
+                        .up = grouped_gemm("up", up, of, seen),
+                        .down = grouped_gemm("down", down, of, seen),
                         .schedule = division.rounds().count == 1 ? LayerSchedule::plain : LayerSchedule::rounds,
                         .rounds = division.rounds(),
                         .up_num_sms = up_num_sms,
@@ -375,11 +354,12 @@ output = for each of this rank's tokens the weighted sum of what its experts mak
 like the exchange's dispatch and combine, and so are tensors and errors.
 
 up, down: functions that make, or enqueue, the GEMM that they are given (weft.ExpertGemm). They are called in the calling
-thread before run() returns, in a captured graph only while it is captured. An exception of theirs leaves run() with the
-call unfinished; the other ranks end at once, and their errors name this rank, the GEMM and its round.
+thread before run() returns, in a captured graph only while it is captured. A weft.Recording does not call them in its
+capture, but in each replay. An exception of theirs leaves run(), or replay(), with the call unfinished; the other ranks
+end at once, and their errors name this rank, the GEMM and its round.
 shared: like them, for the shared expert (weft.SharedExpert): beside everything in front of combine, or of its wait. Its
 rows take the place of the residual, which it adds itself. It is not called on a rank without tokens.
-workspace: bytes of any tensor, workspace_bytes of them, for this call alone until it has run.
+workspace: bytes of any tensor, workspace_bytes of them, for this call alone until it has run, and in its replays.
 schedule: "plain", one part after the other; "rounds", dispatch, GEMMs and combine of different rounds at once;
 "combine_rounds", only combine beside the down GEMM; "automatic", as the tuning table for such a layer and most_tokens
 says (Config's tuning_file), plain without one. rounds: as in Exchange.dispatch_send, of the two with rounds.

@@ -126,7 +126,7 @@ Tensor Tensors::read(const char* argument, nb::handle given, Access access) {
 }
 
 const Tensor& Tensors::kept(Tensor tensor) {
-  if (recorded_tensors != nullptr) recorded_tensors->push_back(tensor);
+  if (recorded != nullptr) recorded->tensors.push_back(tensor);
   return kept_.emplace_front(std::move(tensor));
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <forward_list>
 #include <memory>
@@ -104,8 +105,13 @@ class Tensors {
 inline const Tensor* address(const std::optional<Tensor>& tensor) {
   return tensor ? &*tensor : nullptr;
 }
-// While it is not null, this thread records: tensors of its calls are added.
-inline thread_local std::vector<Tensor>* recorded_tensors = nullptr;
+// A recording needs it as long as it lives.
+struct Recorded {
+  std::deque<Tensor> tensors;       // of its calls; they stay where they are, as functions of layers know them
+  std::vector<nb::object> objects;  // what functions of layers use, and recordings that were replayed in the capture
+};
+// While it is not null, this thread records: its calls add to it.
+inline thread_local Recorded* recorded = nullptr;
 
 // `count` elements or more, of one or two types, that lie side by side. `width`: of the last dimension, if the tensor
 // has several; 0: any.

@@ -126,7 +126,7 @@ Tensor Stack::taken(TensorHandle handle) {
   }
   tensor.device = device_type == f.cuda ? nb::dlpack::device{nb::device::cuda::value, device}
                                         : nb::dlpack::device{nb::device::cpu::value, 0};
-  if (recorded_tensors != nullptr) recorded_tensors->push_back(tensor);
+  if (recorded != nullptr) recorded->tensors.push_back(tensor);
   return tensor;
 }
 

@@ -116,10 +116,12 @@ void call_back(const char* name, Function function, void* context, const Given& 
 }
 
 // It keeps two pointers: std::function has room for them, so a call takes no memory.
-template <weft_grouped_gemm weft_moe_layer_call::*kGemm>
-GroupedGemm gemm_of(const char* name, const weft_moe_layer_call& call) {
-  if (call.*kGemm == nullptr) return {};
-  return [name, &call](const ExpertGemm& gemm) { call_back<weft_expert_gemm>(name, call.*kGemm, call.context, gemm); };
+GroupedGemm gemm_of(weft_grouped_gemm given, void* context) {
+  if (given == nullptr) return {};
+  return [=](const ExpertGemm& gemm) {
+    const bool up = gemm.which == ExpertGemm::Which::up;
+    call_back<weft_expert_gemm>(up ? "up: the GEMM" : "down: the GEMM", given, context, gemm);
+  };
 }
 SharedRows shared_of(weft_shared_rows given, void* context) {
   if (given == nullptr) return {};
@@ -144,8 +146,8 @@ weft_code run(Part part, const weft_moe_layer* layer, const weft_moe_layer_call*
   return guarded([&] {
     const weft_moe_layer_call full = whole(given);
     MoeLayerCall call = cpp_of(full);
-    call.up = gemm_of<&weft_moe_layer_call::up>("up: the GEMM", full);
-    call.down = gemm_of<&weft_moe_layer_call::down>("down: the GEMM", full);
+    call.up = gemm_of(full.up, full.context);
+    call.down = gemm_of(full.down, full.context);
     call.shared = shared_of(full.shared, full.context);
     call.observe = observer_of(full.observe, full.context);
     (at("layer", layer).layer.*part)(call);

@@ -29,11 +29,11 @@ Capture* Capture::current() {
   return current_capture;
 }
 
-void Capture::keep(const Group& group, const KernelCall& planned) {
+void Capture::keep(const Group& group, std::variant<KernelCall, HostStep> what) {
   if (&group.state().communicator() != &communicator_) {
     throw Error(Errc::invalid_argument, "group: not of the communicator whose calls this thread is capturing");
   }
-  recorded_.calls.push_back({group, planned});
+  recorded_.steps.push_back({group, std::move(what)});
 }
 
 bool is_kept(const Group& group, Stream stream) {
@@ -52,6 +52,10 @@ void run_held(const Group& group, const KernelCall& planned) {
   with_history(state, [&] { good = fabric.run(planned); });
   if (!good) state.communicator().throw_failed(state, planned.call);
 }
+void run_held(const Group& group, const HostStep& step) {
+  Capture* const capture = Capture::current();
+  return capture != nullptr ? capture->keep(group, step) : step();
+}
 
 }  // namespace detail
 
@@ -67,15 +71,15 @@ Recording Recording::capture(const Communicator& communicator, const std::functi
 void Recording::replay() const {
   const detail::NvtxRange range("weft::Recording::replay");
   const auto kept = calls_;  // keeps the calls' groups, as detail::held() does
-  for (const detail::RecordedCall& call : kept->calls) {
-    detail::check_not_ended(call.group);  // after a fault, in any group, nothing more is sent
-    static_cast<void>(detail::is_kept(call.group, call.planned.stream));
-    detail::run_held(call.group, call.planned);
+  if (detail::Capture* const capture = detail::Capture::current()) capture->hold(kept);
+  for (const detail::RecordedStep& step : kept->steps) {
+    detail::check_not_ended(step.group);  // after a fault, in any group, nothing more is sent
+    std::visit([&](const auto& what) { detail::run_held(step.group, what); }, step.what);
   }
 }
 
 std::size_t Recording::size() const {
-  return calls_->calls.size();
+  return calls_->steps.size();
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <variant>
 
 #include "comm/capture.hpp"
 #include "support/cases.hpp"
@@ -296,7 +297,7 @@ TEST(RaggedGrids, FollowFromTheLargerOfWhatARankSendsAndReceives) {
   const auto grid_of = [&](auto&& call) {
     detail::Capture capture(communicator.world().state().communicator());
     call();
-    const detail::KernelCall planned = capture.take().calls.at(0).planned;
+    const auto planned = std::get<detail::KernelCall>(capture.take().steps.at(0).what);
     return std::pair(planned.blocks, planned.threads);
   };
   const auto gather = [&](std::size_t input_rows, std::size_t output_rows) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "support/tuned_config.hpp"
 #include "support/world.hpp"
 #include "tuning/tuning.hpp"
+#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
@@ -235,6 +237,28 @@ TEST(LayerChoice, TheCallersNumbersComeFirst) {
     call.rounds.count = 2;
     expect_says(error_of([&] { moe.layer().run(call); }), "rounds.count: 2 is not 1, and the schedule is automatic");
   }));
+}
+
+// The step of its capture, and functions of its own.
+TEST(LayerChoice, RecordingsKeepWhatTheTableChose) {
+  const LayerCase of = layer_case_of({2, 1});
+  const PreparedMoe p = prepare(of.call, kLayerRanks, 3);
+  const auto body = [&](Communicator& communicator, int rank) {
+    const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+    CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+    moe.layer().run(moe.call({LayerSchedule::plain, {}}));
+    const Bytes wanted(moe.output().begin(), moe.output().end());
+    std::vector<std::uint32_t> rounds;
+    MoeLayerCall call = automatic_call(moe, 2);
+    call.up = [&rounds, up = call.up](const ExpertGemm& gemm) { rounds.push_back(gemm.round), up(gemm); };
+    const Recording recording = Recording::capture(communicator, [&] { moe.layer().run(call); });
+    call.up = call.down = [](const ExpertGemm&) { throw std::runtime_error("not the recording's own function"); };
+    moe.fill(p);
+    recording.replay();
+    EXPECT_EQ(rounds, (std::vector<std::uint32_t>{0, 1, 2}));
+    expect_bytes(moe.output(), wanted, "a replay of automatic");
+  };
+  expect_all_well(run_world(kLayerRanks, config_with_tables({layer_table_with(three_steps())}), body));
 }
 
 TEST(LayerChoice, TheActivationKeepsToTheProcessorsOfTheUpGemm) {

@@ -4,21 +4,33 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/broken_layers.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
+#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
 
+// Makes the call, or replays a recording that has outlived its layer.
+void run_layer(const Communicator& communicator, const MoeExchange& exchange, const MoeLayerCall& call, bool recorded) {
+  std::optional<MoeLayer> layer = MoeLayer::create(exchange, {.intermediate = kLayerMiddle});
+  if (!recorded) return layer->run(call);
+  const Recording recording = Recording::capture(communicator, [&] { layer->run(call); });
+  layer.reset();
+  recording.replay();
+}
+
 // There is no deadline: ranks that are not told wait for ever.
-void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const BrokenPart& broken) {
+void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const BrokenPart& broken, bool recorded) {
   const PreparedMoe p = prepare(of.call, ranks, 3);
   const std::vector<Ending> endings = run_world(
       static_cast<int>(ranks), cpu_config(std::chrono::nanoseconds(0)), [&](Communicator& communicator, int rank) {
@@ -27,7 +39,7 @@ void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const Broke
         moe.layer().run(moe.call(broken.order));
         MoeLayerCall call = moe.call(broken.order);
         if (rank == 1) break_part(call, broken);
-        moe.layer().run(call);
+        run_layer(communicator, exchange, call, recorded);
       });
   // A rank that is still in an earlier part learns of it from the one that was told, and then without the words.
   int told = 0;
@@ -51,13 +63,16 @@ void expect_others_to_know(const LayerCase& of, std::uint32_t ranks, const Broke
 TEST(MoeLayerFaults, ExceptionsAreToldWithPartAndRound) {
   for (const std::uint32_t ranks : {2u, 3u}) {
     for (const BrokenPart& broken : broken_parts(ranks)) {
-      expect_others_to_know(layers_of_every_kind(ranks)[0][0], ranks, broken);
+      for (const bool recorded : {false, true})
+        expect_others_to_know(layers_of_every_kind(ranks)[0][0], ranks, broken, recorded);
     }
   }
 }
 
 TEST(MoeLayerFaults, ExceptionsAreToldByTheRing) {
-  for (const BrokenPart& broken : broken_parts(2)) expect_others_to_know(layers_of_every_kind(2)[5][0], 2, broken);
+  for (const BrokenPart& broken : broken_parts(2)) {
+    for (const bool recorded : {false, true}) expect_others_to_know(layers_of_every_kind(2)[5][0], 2, broken, recorded);
+  }
 }
 
 // The sums are on their way, so this call ends well for the others. They learn of it in their next one.
@@ -65,20 +80,21 @@ TEST(MoeLayerFaults, ExceptionsBehindTheLastSumsAreToldInTheNextCall) {
   const LayerCase of = layers_of_every_kind(2)[0][0];
   const PreparedMoe p = prepare(of.call, 2, 3);
   const LayerOrder rounds{LayerSchedule::rounds, {1, 2, 1}}, combine{LayerSchedule::combine_rounds, {1, 2, 1}};
-  for (const LayerOrder& order : {rounds, combine}) {
+  for (const std::pair<LayerOrder, bool>& way :
+       {std::pair{rounds, false}, {rounds, true}, {combine, false}, {combine, true}}) {
     const std::vector<Ending> endings =
         run_world(2, cpu_config(std::chrono::nanoseconds(0)), [&](Communicator& communicator, int rank) {
           const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
           CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
-          MoeLayerCall call = moe.call(order);
+          MoeLayerCall call = moe.call(way.first);
           if (rank == 1) {
             call.observe = [](const LayerPart& part) {
               if (part.which == LayerPart::Which::combine_wait) throw std::runtime_error("it is broken");
             };
           }
-          moe.layer().run(call);
+          run_layer(communicator, exchange, call, way.second);
           moe.fill(p);
-          moe.layer().run(call);
+          run_layer(communicator, exchange, call, way.second);
         });
     EXPECT_EQ(endings[1].what, "it is broken");
     expect_says(endings[0].what, "layer: combine wait: it is broken");
@@ -91,16 +107,17 @@ TEST(MoeLayerFaults, FaultsOfAnotherCommunicatorAreTold) {
   const PreparedMoe p = prepare(of.call, 2, 3);
   Fault elsewhere;
   elsewhere.rank = 0;
-  for (const bool shared : {false, true}) {
+  for (const auto& [shared, recorded] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+    const bool shared_fails = shared, replays = recorded;  // clang 14 captures no structured bindings
     const std::vector<Ending> endings =
         run_world(2, cpu_config(std::chrono::seconds(5)), [&](Communicator& communicator, int rank) {
           const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
           CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
           MoeLayerCall call = moe.call({LayerSchedule::plain, {}});
           const auto fail = [&](const auto&) { throw Error(elsewhere, "another one has failed"); };
-          if (rank == 1 && !shared) call.up = fail;
-          if (rank == 1 && shared) call.shared = fail;
-          moe.layer().run(call);
+          if (rank == 1 && !shared_fails) call.up = fail;
+          if (rank == 1 && shared_fails) call.shared = fail;
+          run_layer(communicator, exchange, call, replays);
         });
     EXPECT_EQ(endings[1].what, "another one has failed");
     expect_says(endings[0].what,
@@ -112,7 +129,7 @@ TEST(MoeLayerFaults, FaultsOfAnotherCommunicatorAreTold) {
 TEST(MoeLayerFaults, RanksThatAllFailGoOnAfterRelease) {
   const LayerCase of = layers_of_every_kind(2)[0][0];
   const PreparedMoe p = prepare(of.call, 2, 3);
-  for (const BrokenPart& broken : broken_parts(2)) {
+  const auto expect_to_go_on = [&](const BrokenPart& broken, bool recorded) {
     expect_all_well(run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
       const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
       CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
@@ -120,7 +137,7 @@ TEST(MoeLayerFaults, RanksThatAllFailGoOnAfterRelease) {
       moe.layer().run(call);
       const Bytes expected(moe.output().begin(), moe.output().end());
       break_part(call, broken);
-      expect_says(error_of([&] { moe.layer().run(call); }), "it is broken");
+      expect_says(error_of([&] { run_layer(communicator, exchange, call, recorded); }), "it is broken");
       communicator.release();
       communicator.acquire();
       for (int turn = 0; turn < 3; ++turn) {
@@ -129,6 +146,9 @@ TEST(MoeLayerFaults, RanksThatAllFailGoOnAfterRelease) {
         expect_bytes(moe.output(), expected, broken.words);
       }
     }));
+  };
+  for (const BrokenPart& broken : broken_parts(2)) {
+    for (const bool recorded : {false, true}) expect_to_go_on(broken, recorded);
   }
 }
 

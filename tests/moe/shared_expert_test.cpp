@@ -12,6 +12,7 @@
 #include "support/moe_layers.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
+#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
@@ -65,6 +66,11 @@ TEST_P(SharedExperts, EveryScheduleHasTheBitsOfTheUnsplitOrder) {
               moe.layer().run(call);
               EXPECT_EQ(calls, call.tokens == 0 ? 0 : 1);
               expect_bytes(moe.output(), expected, "the output of " + std::string(name(order.schedule)));
+              const Recording recording = Recording::capture(communicator, [&] { moe.layer().run(call); });
+              moe.fill(prepared[i]);
+              recording.replay();
+              EXPECT_EQ(calls, call.tokens == 0 ? 0 : 2);
+              expect_bytes(moe.output(), expected, "a replay of " + std::string(name(order.schedule)));
             }
           }
         }));

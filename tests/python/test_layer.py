@@ -361,19 +361,6 @@ def test_an_observer_hears_of_every_part() -> None:
     run_ranks(1, work)
 
 
-def test_a_recording_cannot_hold_a_layer() -> None:
-    def work(rank: weft.Communicator) -> None:
-        case = Case(1, "expert_masked")
-        layer = weft.MoeLayer.create(case.exchange(rank.world), intermediate=HIDDEN)
-        given = call_of(case, 0, layer)
-        with pytest.raises(weft.Error, match="a recording cannot hold a layer") as refused:
-            weft.Recording.capture(rank, lambda: layer.run(**given))
-        assert refused.value.code == weft.Errc.unsupported
-        layer.run(**given)
-
-    run_ranks(1, work)
-
-
 def test_a_view_keeps_the_workspace() -> None:
     def work(rank: weft.Communicator) -> None:
         case = Case(1, "expert_masked")

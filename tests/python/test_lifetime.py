@@ -212,6 +212,56 @@ def test_a_layer_keeps_no_workspace_and_no_function() -> None:
     assert [watch() for watch in watches] == [None, None, None]
 
 
+def test_a_recording_keeps_its_layers_functions() -> None:
+    """Nobody else has them, nor the layer and the workspace. A function that has its recording is no leak."""
+    made = weft.Communicator.local(1, CPU)[0]
+    exchange = weft.Exchange.create(made.world, tokens=1, hidden=8, experts=2, top_k=1, **F16)
+    x, y = np.full((1, 8), 3, np.float16), np.zeros((1, 8), np.float16)
+    parts: list[str] = []
+
+    def recorded() -> tuple[weft.Recording, list[weakref.ref[Any]], list[weft.Recording]]:
+        held: list[weft.Recording] = []
+        layer = weft.MoeLayer.create(exchange, intermediate=8)
+        workspace = owner(layer.workspace_bytes, np.uint8)
+
+        def up(gemm: weft.ExpertGemm) -> None:
+            rows = array_in(gemm.output)
+            rows[..., :8], rows[..., 8:] = 64, array_in(gemm.input)  # silu of 64 is the number itself
+
+        def down(gemm: weft.ExpertGemm) -> None:
+            assert held
+            array_in(gemm.output)[:] = array_in(gemm.input) / 64
+
+        def shared(expert: weft.SharedExpert) -> None:
+            array_in(expert.output)[:] = array_in(expert.input)
+
+        def observe(part: str, *_: object) -> None:
+            parts.append(part)
+
+        def calls() -> None:
+            ids, weights = np.ones((1, 1), np.int32), np.ones((1, 1), np.float32)
+            functions: Any = {"up": up, "down": down, "shared": shared, "observe": observe}
+            layer.run(y, x, ids, weights, workspace=workspace, **functions)
+
+        watches = [weakref.ref(thing) for thing in (up, down, shared, observe)]
+        return weft.Recording.capture(made, calls), watches, held
+
+    once, watches, held = recorded()
+    both = weft.Recording.capture(made, once.replay)
+    held.append(both)
+    del once
+    gc.collect()
+    for turn in range(1, 4):
+        x[:] = turn
+        both.replay()
+        assert (y == 2 * turn).all()
+    assert len(parts) == 3 * 2 * 6
+    assert None not in [watch() for watch in watches]
+    del both, held  # the list has the recording, and a function of the recording has the list
+    gc.collect()
+    assert [watch() for watch in watches] == [None] * 4
+
+
 def test_an_array_of_a_view_keeps_the_array_alive() -> None:
     array = owner()
     watch = weakref.ref(array)

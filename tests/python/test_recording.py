@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -156,6 +157,80 @@ def test_a_replay_in_a_capture_becomes_part_of_it() -> None:
         assert (x == 4).all()  # each of two sums has doubled it
 
     run_ranks(2, work, CPU)
+
+
+class Layer:
+    """A rank's layer with eight columns. Expert e gives back its rows times e + 1."""
+
+    def __init__(self, made: weft.Communicator) -> None:
+        self.exchange = weft.Exchange.create(
+            made.world, tokens=3, hidden=8, experts=4, top_k=1, type="f16", combine_type="f16"
+        )
+        self.layer = weft.MoeLayer.create(self.exchange, intermediate=8)
+        self.workspace = np.zeros(self.layer.workspace_bytes, np.uint8)
+        self.first = self.exchange.experts[0]
+        self.x, self.y = np.zeros((3, 8), np.float16), np.zeros((3, 8), np.float16)
+        self.ids, self.weights = np.zeros((3, 1), np.int32), np.ones((3, 1), np.float32)
+        self.asked: list[tuple[str, int]] = []
+
+    def up(self, gemm: weft.ExpertGemm) -> None:
+        self.asked.append((gemm.which, gemm.round))
+        experts = slice(gemm.first_expert, gemm.first_expert + gemm.experts)
+        made, given = np.from_dlpack(gemm.output)[experts], np.from_dlpack(gemm.input)[experts]
+        made[..., :8] = 64  # silu of it is the number itself
+        made[..., 8:] = given
+
+    def down(self, gemm: weft.ExpertGemm) -> None:
+        self.asked.append((gemm.which, gemm.round))
+        made, given = np.from_dlpack(gemm.output), np.from_dlpack(gemm.input)
+        for expert in range(gemm.first_expert, gemm.first_expert + gemm.experts):
+            made[expert] = given[expert] / 64 * (self.first + expert + 1)
+
+    def run(self, **more: Any) -> None:
+        functions = {"up": self.up, "down": self.down, **more}
+        self.layer.run(self.y, self.x, self.ids, self.weights, workspace=self.workspace, **functions)
+
+
+@pytest.mark.parametrize("schedule", ["plain", "rounds", "combine_rounds"])
+def test_replays_of_a_layer_call_its_functions(schedule: str) -> None:
+    def work(made: weft.Communicator) -> None:
+        of = Layer(made)
+        rounds = 1 if schedule == "plain" else 2
+        recording = weft.Recording.capture(made, lambda: of.run(schedule=schedule, rounds=rounds))
+        assert of.asked == []
+        for turn in range(4):
+            of.x[:] = made.rank + turn + np.arange(3)[:, None]
+            of.ids[:] = (np.arange(3)[:, None] + made.rank * turn) % 4
+            of.ids[3 - turn % 3 :] = -1  # fewer tokens
+            of.y[:] = 99
+            recording.replay()
+            assert (of.y == np.where(of.ids < 0, 0, of.x * (of.ids + 1))).all()
+        ups = [("up", n) for n in range(rounds)] if schedule == "rounds" else [("up", 0)]
+        assert sorted(of.asked) == sorted((ups + [("down", n) for n in range(rounds)]) * 4)
+
+    run_ranks(2, work, CPU)
+
+
+def test_an_exception_of_a_layers_function_leaves_the_replay() -> None:
+    """The other rank learns of it at once, although it has no deadline."""
+    thrown = Mine("mine\nin the second line")
+    told: list[str] = []
+
+    def broken(_: object) -> None:
+        raise thrown
+
+    def work(made: weft.Communicator) -> None:
+        of = Layer(made)
+        recording = weft.Recording.capture(made, lambda: of.run(down=broken if made.rank == 1 else of.down))
+        with pytest.raises(Mine if made.rank == 1 else weft.Error) as caught:
+            recording.replay()
+        if made.rank == 1:
+            assert caught.value is thrown
+        else:
+            told.append(str(caught.value))
+
+    run_ranks(2, work, weft.Config(device="cpu", deadline=0))
+    assert "layer: down: Mine: mine" in told[0]
 
 
 def test_calls_of_other_threads_are_made_as_ever() -> None:

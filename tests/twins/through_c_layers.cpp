@@ -1,4 +1,8 @@
 // Layers of experts through the C interface: the caller's GEMMs are called by functions of C.
+#include <deque>
+#include <mutex>
+
+#include "comm/capture.hpp"
 #include "twins/through_c.hpp"
 
 namespace weft::test {
@@ -48,6 +52,15 @@ void observe(void* context, const weft_layer_part* part) {
                                                       .stream = part->stream});
 }
 
+// A recording has the call for its context from now on.
+const MoeLayerCall& lasting(const MoeLayerCall& call) {
+  if (detail::Capture::current() == nullptr) return call;
+  static std::mutex mutex;
+  static std::deque<MoeLayerCall> all;
+  const std::scoped_lock lock(mutex);
+  return all.emplace_back(call);
+}
+
 weft_moe_layer_call c_of(const MoeLayerCall& call) {
   weft_moe_layer_call c = init(weft_moe_layer_call_init);
   c.input = call.input;
@@ -59,7 +72,7 @@ weft_moe_layer_call c_of(const MoeLayerCall& call) {
   c.workspace = call.workspace;
   c.up = call.up == nullptr ? nullptr : up;
   c.down = call.down == nullptr ? nullptr : down;
-  c.context = const_cast<MoeLayerCall*>(&call);
+  c.context = const_cast<MoeLayerCall*>(&lasting(call));
   c.stream = call.stream;
   c.rounds_experts = call.rounds.experts;
   c.rounds = call.rounds.count;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <variant>
+#include <vector>
 
 #include "bench/bench_options.hpp"
 #include "bench/every_operation.hpp"
@@ -55,10 +57,14 @@ Nanoseconds summary(std::vector<double> samples) {
 }
 
 // The kernels of a call, with the arguments that the call gives them.
-std::vector<detail::RecordedCall> kernels_of(const Communicator& communicator, const SmallCall& call) {
+std::vector<detail::KernelCall> kernels_of(const Communicator& communicator, const SmallCall& call) {
   detail::Capture capture(communicator.world().state().communicator());
   call.make(0);
-  return capture.take().calls;
+  const detail::RecordedCalls recorded = capture.take();
+  std::vector<detail::KernelCall> kernels;
+  for (const detail::RecordedStep& step : recorded.steps)
+    kernels.push_back(std::get<detail::KernelCall>(step.what));  // no small call has functions of its own
+  return kernels;
 }
 
 void run_bare(detail::Fabric& fabric, const detail::KernelCall& kernel) {
@@ -70,7 +76,7 @@ void run_bare(detail::Fabric& fabric, const detail::KernelCall& kernel) {
 
 HostTimes HostBench::measure(const Communicator& communicator, RankDevice& rank, const SmallCall& call) const {
   detail::Fabric& fabric = communicator.world().state().communicator().fabric();
-  const std::vector<detail::RecordedCall> kernels = kernels_of(communicator, call);
+  const std::vector<detail::KernelCall> kernels = kernels_of(communicator, call);
   std::uint32_t word = 0;
   void* const scratch = rank.allocate(sizeof(word));
   std::vector<double> called, bare, beyond;
@@ -81,7 +87,7 @@ HostTimes HostBench::measure(const Communicator& communicator, RankDevice& rank,
     rank.download(&word, scratch, sizeof(word));  // waits for the stream
     begin = std::chrono::steady_clock::now();
     for (int i = 0; i < kCallsOfABatch; ++i) {
-      for (const detail::RecordedCall& kernel : kernels) run_bare(fabric, kernel.planned);
+      for (const detail::KernelCall& kernel : kernels) run_bare(fabric, kernel);
     }
     const double part = nanoseconds_since(begin) / kCallsOfABatch;
     rank.download(&word, scratch, sizeof(word));

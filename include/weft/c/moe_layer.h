@@ -97,7 +97,7 @@ typedef struct weft_moe_layer_call {
   void* workspace;
   weft_grouped_gemm up;
   weft_grouped_gemm down;
-  void* context;  // of both GEMMs, of the shared expert and of the observer
+  void* context;  // of both GEMMs, of the shared expert and of the observer; of a recorded call also in its replays
   weft_stream stream;
   const uint32_t* rounds_experts;  // [rounds], or null
   uint32_t rounds;                 // ExpertRounds::count

@@ -9,6 +9,15 @@
 #include "ops/layer/layer_state.hpp"
 
 namespace weft {
+namespace {
+
+// As long as the call, and as a recording of it.
+std::shared_ptr<const detail::LayerState> held(const std::shared_ptr<detail::LayerState>& layer) {
+  if (detail::Capture* const capture = detail::Capture::current()) capture->hold(layer);
+  return layer;
+}
+
+}  // namespace
 
 MoeLayer MoeLayer::create(const MoeExchange& exchange, const MoeLayerArgs& args) {
   using detail::require;
@@ -31,7 +40,7 @@ std::size_t MoeLayer::workspace_bytes() const {
 }
 
 void MoeLayer::run(const MoeLayerCall& given) const {
-  const auto layer = state_;
+  const auto layer = held(state_);
   // Without a table nothing is copied: an automatic schedule is then a plain one.
   const bool by_table = given.schedule == LayerSchedule::automatic && !layer->steps.empty();
   const MoeLayerCall resolved = by_table ? detail::resolved(*layer, given) : MoeLayerCall{};
@@ -52,7 +61,7 @@ void MoeLayer::run(const MoeLayerCall& given) const {
 
 // Without communication an automatic schedule has nothing to divide.
 void MoeLayer::run_experts(const MoeLayerCall& call) const {
-  const auto layer = state_;
+  const auto layer = held(state_);
   detail::run_experts(*layer, call, detail::check_experts(*layer, call));
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/enum_text.hpp"
 #include "comm/call.hpp"
-#include "comm/capture.hpp"
 #include "ops/moe/exchange_checks.hpp"
 #include "ops/moe/rounds.hpp"
 
@@ -33,8 +32,6 @@ void check_processors(const LayerState& layer, const MoeLayerCall& call) {
 
 Rounds check_experts(const LayerState& layer, const MoeLayerCall& call) {
   layer.state.dispatch_channel().communicator().check_process();
-  if (Capture::current() != nullptr)
-    throw Error(Errc::unsupported, "a recording cannot hold a layer, whose GEMMs are the caller's");
   check_choice("schedule", call.schedule, LayerSchedule::automatic);
   require(call.up != nullptr && call.down != nullptr, "up, down: both GEMMs must be given");
   require(call.workspace != nullptr && reinterpret_cast<std::uintptr_t>(call.workspace) % 256 == 0,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "comm/capture.hpp"
 #include "comm/pairs.hpp"
 #include "ops/layer/layer_state.hpp"
 #include "ops/moe/exchange_grid.hpp"
@@ -39,11 +40,13 @@ std::vector<LayerStep> layer_steps_of(const ExchangeState& exchange, const MoeLa
 MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
   const ExchangeState& exchange = layer.state;
   MoeLayerCall made = call;
-  // The caller's own functions are called, which may have a state.
-  if (call.up) made.up = std::cref(call.up);
-  if (call.down) made.down = std::cref(call.down);
-  if (call.shared) made.shared = std::cref(call.shared);
-  if (call.observe) made.observe = std::cref(call.observe);
+  // The caller's own functions are called, which may have a state. A recording has copies.
+  if (Capture::current() == nullptr) {
+    if (call.up) made.up = std::cref(call.up);
+    if (call.down) made.down = std::cref(call.down);
+    if (call.shared) made.shared = std::cref(call.shared);
+    if (call.observe) made.observe = std::cref(call.observe);
+  }
   if (call.schedule != LayerSchedule::automatic || call.rounds.count != 1 || call.rounds.experts != nullptr)
     return made;
   made.schedule = LayerSchedule::plain;

@@ -6,11 +6,14 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
+#include "comm/capture.hpp"
 #include "fabric/side_streams.hpp"
 #include "ops/layer/layer_order.hpp"
 #include "ops/layer/part_blocks.hpp"
@@ -54,13 +57,45 @@ class SiluMul : public GroupCall {
   DataType type_;
 };
 
+// A part of a call that may fail. Peers wait for this rank's sums, or for its dispatch: of this call or, if the sums
+// are on their way, of the next one. They are told why it gives up, and where.
+struct FailingPart {
+  std::string words;
+  bool sums_wait;
+  void tell(const LayerState& layer, Stream stream, std::string_view reason) const noexcept {
+    const std::string text = fmt::format("layer: {}: {}", words, reason.substr(0, reason.find('\n')));
+    if (sums_wait) {
+      layer.exchange.refuse_combine(text, stream);
+    } else {
+      layer.exchange.refuse_dispatch(text, stream);
+    }
+  }
+};
+
+// `give_up` hears of an exception of `make`, which goes on.
+template <class Make, class GiveUp>
+void making(Make make, GiveUp give_up) {
+  try {
+    make();
+  } catch (const std::exception& error) {
+    give_up(error.what(), dynamic_cast<const Error*>(&error));
+    throw;
+  } catch (...) {
+    give_up("an exception", nullptr);
+    throw;
+  }
+}
+
 // One call: its tensors in the workspace, and its parts, which LayerOrder enqueues.
 class LayerRun {
  public:
   LayerRun(const LayerState& layer, const MoeLayerCall& call, const Rounds& rounds)
-      : layer_(layer), shape_(layer.state.shape()), call_(call), rounds_(rounds) {}
+      : layer_(layer), shape_(layer.state.shape()), call_(call), rounds_(rounds) {
+    if (Capture::current() != nullptr) recorded_ = std::make_shared<const MoeLayerCall>(call);
+  }
 
   void make_experts() {
+    peers_wait_ = false;
     for (std::uint32_t round = 0; round < rounds_.count; ++round) experts(round);
   }
   void make() {
@@ -71,18 +106,10 @@ class LayerRun {
   }
   // Whether an exception of make() comes from a part that Weft makes, and not from the caller's functions.
   bool weft_failed() const { return weft_runs_; }
-  // After an exception of make(). Peers wait for this rank's sums, or for its dispatch: of this call or, if the sums
-  // are on their way, of the next one. They are told why it gives up, and where. The caller's stream comes behind what
-  // the layer's streams have got.
+  // After an exception of make(). The caller's stream comes behind what the layer's streams have got.
   void give_up(std::string_view reason, bool tell) const noexcept {
     join();
-    if (!tell || tells_itself_) return;
-    const std::string text = words_of_failure(reason);
-    if (sent_ && !returned_) {
-      layer_.exchange.refuse_combine(text, call_.stream);
-    } else {
-      layer_.exchange.refuse_dispatch(text, call_.stream);
-    }
+    if (tell && !tells_itself_) failing().tell(layer_, call_.stream, reason);
   }
 
   bool has_shared() const { return call_.shared != nullptr && call_.tokens != 0; }
@@ -122,14 +149,15 @@ class LayerRun {
   }
   void shared_expert(LayerStream on) {
     part(Which::shared, 0, stream(on), [&](Stream at) {
-      call_.shared({.input = call_.input,
-                    .scales = call_.scales,
-                    .residual = call_.residual,
-                    .output = in_workspace(layer_.memory.shared),
-                    .tokens = call_.tokens,
-                    .hidden = layer_.exchange.args().hidden,
-                    .num_sms = call_.shared_num_sms,
-                    .stream = at});
+      const SharedExpert made{.input = call_.input,
+                              .scales = call_.scales,
+                              .residual = call_.residual,
+                              .output = in_workspace(layer_.memory.shared),
+                              .tokens = call_.tokens,
+                              .hidden = layer_.exchange.args().hidden,
+                              .num_sms = call_.shared_num_sms,
+                              .stream = at};
+      by_caller([made](const MoeLayerCall& call) { call.shared(made); });
     });
   }
   void experts(std::uint32_t round) {
@@ -157,7 +185,8 @@ class LayerRun {
   template <class Make>
   void part(Which which, std::uint32_t round, Stream stream, Make make) {
     const auto tell = [&](bool begins) {
-      if (call_.observe) call_.observe({.which = which, .round = round, .begins = begins, .stream = stream});
+      const LayerPart told{.which = which, .round = round, .begins = begins, .stream = stream};
+      if (call_.observe) by_caller([told](const MoeLayerCall& call) { call.observe(told); });
     };
     at_ = which;
     round_ = round;
@@ -175,13 +204,24 @@ class LayerRun {
     return which == Which::dispatch || which == Which::dispatch_send || which == Which::combine ||
            (which == Which::combine_send && round == 0);
   }
-  std::string words_of_failure(std::string_view reason) const {
+  // Calls functions of the caller: now, or in each replay, which then tells peers of a failure.
+  template <class Call>
+  void by_caller(Call call) {
+    if (recorded_ == nullptr) return call(call_);
+    run_held(layer_.group, HostStep([&layer = layer_, recorded = recorded_, at = failing(), told = peers_wait_, call] {
+               making([&] { call(*recorded); },
+                      [&](std::string_view reason, const Error*) {
+                        if (told) at.tell(layer, recorded->stream, reason);
+                      });
+             }));
+  }
+  FailingPart failing() const {
     const bool of_experts = at_ == Which::up || at_ == Which::activation || at_ == Which::down;
     const bool divided = at_ == Which::dispatch_wait || at_ == Which::combine_send ||
                          (of_experts && (at_ == Which::down || call_.schedule == LayerSchedule::rounds));
     const std::string round =
         divided && rounds_.count != 1 ? fmt::format(", round {} of 0 to {}", round_, rounds_.count - 1) : "";
-    return fmt::format("layer: {}{}: {}", name(at_), round, reason.substr(0, reason.find('\n')));
+    return {.words = fmt::format("{}{}", name(at_), round), .sums_wait = sent_ && !returned_};
   }
   void join() const noexcept try {
     for (int number = 0; number < SideStreams::kCount; ++number) {
@@ -255,7 +295,8 @@ class LayerRun {
                           .offsets = offsets(),
                           .num_sms = up ? call_.up_num_sms : call_.down_num_sms,
                           .stream = call_.stream};
-    part(up ? Which::up : Which::down, round, call_.stream, [&](Stream) { (up ? call_.up : call_.down)(made); });
+    part(up ? Which::up : Which::down, round, call_.stream,
+         [&](Stream) { by_caller([made, up](const MoeLayerCall& call) { (up ? call.up : call.down)(made); }); });
   }
   void activate(const ExpertRange& experts, std::uint32_t round) {
     if (experts.begin == experts.end) return;
@@ -274,6 +315,8 @@ class LayerRun {
   const ExchangeShape& shape_;
   const MoeLayerCall& call_;
   const Rounds& rounds_;
+  std::shared_ptr<const MoeLayerCall> recorded_;  // its functions, for a recording that holds the layer; or null
+  bool peers_wait_ = true;
   DispatchHandle handle_;
   // The part that is being made, for a failure's words.
   Which at_ = Which::dispatch;
@@ -289,19 +332,12 @@ class LayerRun {
 
 void run_layer(const LayerState& layer, const MoeLayerCall& call, const Rounds& rounds) {
   LayerRun run(layer, call, rounds);
-  try {
-    run.make();
-  } catch (const Error& error) {
-    // A call of this exchange that failed has a record, which ends the peers.
-    run.give_up(error.what(), !run.weft_failed() || error.fault().rank < 0);
-    throw;
-  } catch (const std::exception& error) {
-    run.give_up(error.what(), true);
-    throw;
-  } catch (...) {
-    run.give_up("an exception", true);
-    throw;
-  }
+  making([&] { run.make(); },
+         [&](std::string_view reason, const Error* error) {
+           // A call of this exchange that failed has a record, which ends the peers.
+           const bool on_record = error != nullptr && run.weft_failed() && error->fault().rank >= 0;
+           run.give_up(reason, !on_record);
+         });
 }
 void run_experts(const LayerState& layer, const MoeLayerCall& call, const Rounds& rounds) {
   LayerRun(layer, call, rounds).make_experts();

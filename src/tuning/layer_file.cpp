@@ -40,6 +40,12 @@ void read_rounds(const FileNode& node, const LayerSize& size, LayerStep& step) {
     node.reject(key, fmt::format("a division of the {} local_experts", size.local_experts));
 }
 
+RowPath read_path(const FileNode& table) {
+  if (!table.has("path")) return RowPath::automatic;
+  return table.text("path", {name(RowPath::slots), name(RowPath::ring)}) == name(RowPath::slots) ? RowPath::slots
+                                                                                                 : RowPath::ring;
+}
+
 LayerStep read_layer_step(const FileNode& node, const LayerSize& size) {
   node.allow({"up_to_tokens", "schedule", "rounds", "send_num_sms", "recv_num_sms", "combine_send_num_sms",
               "combine_recv_num_sms", "up_num_sms", "down_num_sms"});
@@ -62,7 +68,8 @@ LayerSize read_layer_size(const FileNode& table) {
   return {.hidden = number("hidden", kMostColumns),
           .intermediate = number("intermediate", kMostColumns),
           .local_experts = number("local_experts", kMostLocalExperts),
-          .top_k = number("top_k", kMostTopK)};
+          .top_k = number("top_k", kMostTopK),
+          .path = read_path(table)};
 }
 
 std::vector<LayerStep> read_layer_steps(const FileNode& table, const LayerSize& size) {
@@ -71,8 +78,9 @@ std::vector<LayerStep> read_layer_steps(const FileNode& table, const LayerSize& 
 }
 
 std::string to_json(const LayerSize& size) {
-  return fmt::format(R"("hidden": {}, "intermediate": {}, "local_experts": {}, "top_k": {},)", size.hidden,
-                     size.intermediate, size.local_experts, size.top_k);
+  const std::string path = size.path != RowPath::automatic ? fmt::format(R"( "path": "{}",)", name(size.path)) : "";
+  return fmt::format(R"("hidden": {}, "intermediate": {}, "local_experts": {}, "top_k": {},{})", size.hidden,
+                     size.intermediate, size.local_experts, size.top_k, path);
 }
 
 std::string to_json(const LayerStep& step) {

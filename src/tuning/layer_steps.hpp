@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/layer_schedule.hpp"
+#include "weft/moe_exchange.hpp"
 
 namespace weft::detail {
 
@@ -13,6 +14,7 @@ struct LayerSize {
   std::uint32_t hidden = 0, intermediate = 0;
   std::uint32_t local_experts = 0;  // of the rank that has most
   std::uint32_t top_k = 0;
+  RowPath path = RowPath::automatic;  // the way of a call's rows; automatic: either, where no table names the call's
 
   bool operator==(const LayerSize&) const = default;
 };
@@ -32,6 +34,7 @@ struct LayerStep {
   std::uint32_t rounds = 1;
   std::vector<std::uint32_t> experts = {};  // of each round; empty: as even as possible
   LayerSms sms = {};
+  RowPath path = RowPath::automatic;  // in a layer's list of both ways: that of its calls; in tables automatic
 
   bool operator==(const LayerStep&) const = default;
 };

@@ -87,7 +87,7 @@ TuningTable read_table(const FileNode& node) {
   const TunedKind& kind = *std::ranges::find(kTunedKinds, operation, &TunedKind::name);
   const bool of_layers = kind.operation == TunedOperation::moe_layer;
   const bool of_exchanges = kind.operation == TunedOperation::moe_exchange;
-  if (of_layers) keys.insert(keys.end(), {"hidden", "intermediate", "local_experts", "top_k"});
+  if (of_layers) keys.insert(keys.end(), {"hidden", "intermediate", "local_experts", "top_k", "path"});
   if (of_exchanges) keys.insert(keys.end(), {"hidden", "local_experts", "top_k", "layout", "cast"});
   if (kind.detours) keys.push_back("detour_bytes");
   node.allow(keys);
@@ -256,12 +256,16 @@ TuningChoice choose_tuning(const std::vector<TuningTable>& tables, const Process
 
 const TuningTable* choose_layer_tuning(std::span<const TuningTable> tables, const Processor& processor, int ranks,
                                        const LayerSize& size) {
+  const TuningTable* of_either = nullptr;
   for (const TuningTable& table : tables) {
-    if (table.operation == TunedOperation::moe_layer && table.processor.name == processor.name &&
-        table.ranks == ranks && table.layer == size)
-      return &table;
+    if (table.operation != TunedOperation::moe_layer || table.processor.name != processor.name || table.ranks != ranks)
+      continue;
+    if (table.layer == size) return &table;
+    LayerSize either = size;
+    either.path = RowPath::automatic;
+    if (table.layer == either) of_either = &table;
   }
-  return nullptr;
+  return of_either;
 }
 
 TuningChoice choose_exchange_tuning(std::span<const TuningTable> tables, const Processor& processor, int ranks,
@@ -311,8 +315,8 @@ std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables) {
       const LayerSize& size = table.layer;
       const LayerSms& sms = step.sms;
       all = fingerprint(NameHash(table.processor.name), all, table.ranks, table.operation, size.hidden,
-                        size.intermediate, size.local_experts, size.top_k, step.up_to, step.schedule, step.rounds,
-                        sms.send, sms.recv, sms.combine_send, sms.combine_recv, sms.up, sms.down);
+                        size.intermediate, size.local_experts, size.top_k, size.path, step.up_to, step.schedule,
+                        step.rounds, sms.send, sms.recv, sms.combine_send, sms.combine_recv, sms.up, sms.down);
       for (const std::uint32_t experts : step.experts) all = fingerprint(NameHash("experts"), all, experts);
     }
     for (const ExchangeStep& step : table.exchange_steps) {

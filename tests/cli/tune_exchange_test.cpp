@@ -106,7 +106,9 @@ class TuneExchangeProgram : public TuneTokensProgram {
  protected:
   TuneExchangeProgram() : TuneTokensProgram({"exchange", "moe_exchange", "2,40", {2, 40}, 3}) {}
   void begin(const std::function<double(const std::string& way, std::uint32_t tokens)>& us) const {
-    TuneTokensProgram::begin({"", detail::to_json(kSlots), detail::to_json(kRing)}, us);
+    TuneTokensProgram::begin(
+        {"", detail::to_json(kSlots), detail::to_json(kRing)},
+        [&](const std::string& way, std::uint32_t tokens, const std::string&) { return us(way, tokens); });
   }
   nlohmann::json bench(const std::vector<std::string>& more) const {
     std::vector<std::string> all{"bench", "moe",      "--config", config_,     "--device", "cpu",    "--ranks",

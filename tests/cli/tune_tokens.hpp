@@ -20,11 +20,12 @@ namespace weft::cli {
 class TuneTokensProgram : public testing::Test {
  protected:
   struct Args {
-    std::string operation;              // of --operation
-    std::string kept;                   // in a state
-    std::string tokens;                 // of --tokens
-    std::vector<std::uint32_t> counts;  // the same
-    int samples;                        // of a trial before the turns
+    std::string operation;                  // of --operation
+    std::string kept;                       // in a state
+    std::string tokens;                     // of --tokens
+    std::vector<std::uint32_t> counts;      // the same
+    int samples;                            // of a trial before the turns
+    std::vector<std::string> paths = {""};  // of the searches; empty: of a search of no path
   };
   explicit TuneTokensProgram(Args args) : args_(std::move(args)) {}
   void SetUp() override {
@@ -39,9 +40,10 @@ class TuneTokensProgram : public testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  // A state in which every trial has the time that its way and its tokens say; an empty way is the present choice.
-  void begin(const std::vector<std::string>& ways,
-             const std::function<double(const std::string& way, std::uint32_t tokens)>& us) const {
+  // The time of a trial; an empty way is the present choice.
+  using Time = std::function<double(const std::string& way, std::uint32_t tokens, const std::string& path)>;
+  // A state in which every trial has such a time.
+  void begin(const std::vector<std::string>& ways, const Time& us) const {
     std::vector<std::string> arguments = tune();
     *(std::ranges::find(arguments, table_)) = "/nonexistent/table.json";
     ASSERT_EQ(run(arguments).code, 1);
@@ -52,16 +54,19 @@ class TuneTokensProgram : public testing::Test {
     for (const std::uint32_t tokens : args_.counts) {
       for (int turn = 0; turn <= 7; ++turn) {
         for (const std::string& way : ways) {
-          nlohmann::json line = {{"operation", args_.kept},
-                                 {"bytes", tokens},
-                                 {"algorithm", "automatic"},
-                                 {"blocks", 0},
-                                 {"threads", 0},
-                                 {"samples", turn == 0 ? args_.samples : 1},
-                                 {"turn", turn},
-                                 {"us", us(way, tokens)}};
-          if (!way.empty()) line["way"] = way;
-          out << line.dump() << "\n";
+          for (const std::string& path : args_.paths) {
+            nlohmann::json line = {{"operation", args_.kept},
+                                   {"bytes", tokens},
+                                   {"algorithm", "automatic"},
+                                   {"blocks", 0},
+                                   {"threads", 0},
+                                   {"samples", turn == 0 ? args_.samples : 1},
+                                   {"turn", turn},
+                                   {"us", us(way, tokens, path)}};
+            if (!way.empty()) line["way"] = way;
+            if (!path.empty()) line["path"] = path;
+            out << line.dump() << "\n";
+          }
         }
       }
     }

@@ -23,6 +23,8 @@ TuningTable layers(const LayerSize& size, std::vector<LayerStep> steps) {
 
 std::vector<TuningTable> tables() {
   const LayerSize wider{.hidden = 4096, .intermediate = 1536, .local_experts = 8, .top_k = 6};
+  LayerSize by_ring = kSize;
+  by_ring.path = RowPath::ring;
   return {
       {.processor = kProcessor, .ranks = 8, .origin = "measured", .steps = {{}}},
       layers(kSize, {{.up_to = 64},
@@ -32,7 +34,8 @@ std::vector<TuningTable> tables() {
                       .experts = {1, 6, 1},
                       .sms = {.send = 16, .recv = 17, .combine_send = 18, .combine_recv = 19, .up = 100, .down = 101}},
                      {.schedule = LayerSchedule::combine_rounds, .rounds = 2, .sms = {.combine_send = 32}}}),
-      layers(wider, {{}})};
+      layers(wider, {{}}),
+      layers(by_ring, {{.schedule = LayerSchedule::rounds, .rounds = 2}})};
 }
 
 TEST(LayerTuning, WhatIsWrittenIsRead) {
@@ -50,6 +53,17 @@ TEST(LayerTuning, ATableServesItsProcessorRanksAndSizeAlone) {
     LayerSize other = kSize;
     other.*value += 1;
     EXPECT_EQ(choose_layer_tuning(all, kProcessor, 8, other), nullptr);
+  }
+  // A table that names the way of rows comes first, wherever it stands; one without serves the other way.
+  for (const RowPath path : {RowPath::slots, RowPath::ring}) {
+    LayerSize by = kSize;
+    by.path = path;
+    EXPECT_EQ(choose_layer_tuning(all, kProcessor, 8, by), &all[path == RowPath::ring ? 3 : 1]);
+    const std::vector<TuningTable> reversed(all.rbegin(), all.rend());
+    EXPECT_EQ(choose_layer_tuning(reversed, kProcessor, 8, by), &reversed[path == RowPath::ring ? 0 : 2]);
+    by.hidden = all[2].layer.hidden;
+    by.intermediate = all[2].layer.intermediate;
+    EXPECT_EQ(choose_layer_tuning(all, kProcessor, 8, by), &all[2]);
   }
   // All-reduces have tables of their own, whatever layers have.
   EXPECT_EQ(choose_tuning(all, kProcessor, 8).table, &all[0]);
@@ -76,6 +90,7 @@ TEST(LayerTuning, EveryDifferenceIsInTheFingerprint) {
   differs([](TuningTable& table, LayerStep&) { table.ranks = 4; });
   for (const auto value : {&LayerSize::hidden, &LayerSize::intermediate, &LayerSize::local_experts, &LayerSize::top_k})
     differs([&](TuningTable& table, LayerStep&) { table.layer.*value += 1; });
+  differs([](TuningTable& table, LayerStep&) { table.layer.path = RowPath::slots; });
   differs([](TuningTable&, LayerStep& step) { step.up_to += 1; });
   differs([](TuningTable&, LayerStep& step) { step.schedule = LayerSchedule::combine_rounds; });
   differs([](TuningTable&, LayerStep& step) { step.experts = {2, 5, 1}; });
@@ -123,6 +138,8 @@ TEST(LayerTuning, ErrorsNameFileKeyValueAndRange) {
   EXPECT_EQ(error("\"top_k\": 6", "\"top_k\": 33"),
             "my.json: tables[1].top_k: 33 is not a whole number between 1 and 32");
   EXPECT_EQ(error("\"top_k\": 6,", ""), "my.json: tables[1].top_k: missing");
+  EXPECT_EQ(error("\"path\": \"ring\"", "\"path\": \"automatic\""),
+            "my.json: tables[3].path: \"automatic\" is not one of slots, ring");
   EXPECT_EQ(error("\"ranks\": 8,\n   \"operation\": \"moe_layer\"", "\"ranks\": 0,\n   \"operation\": \"moe_layer\""),
             "my.json: tables[1].ranks: 0 is not a whole number between 1 and 72");
   // Two tables for layers of one size; and sizes of layers are no business of all-reduces.

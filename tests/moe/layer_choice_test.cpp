@@ -162,6 +162,37 @@ TEST(LayerChoice, OtherLayersDoNotTakeATable) {
   parts_with(others, {"dispatch send 0", "dispatch wait 0"}, 12);
 }
 
+// One exchange has both ways. A table for one way serves its calls, and one that names none serves the others.
+TEST(LayerChoice, TablesAreByTheWayOfRows) {
+  TuningTable by_ring = layer_table_with({{.up_to = 4, .schedule = LayerSchedule::rounds, .rounds = 3}, {}}),
+              either = layer_table_with({{.up_to = 1}, {.schedule = LayerSchedule::combine_rounds, .rounds = 2}}),
+              by_slots = layer_table_with({{.schedule = LayerSchedule::rounds, .rounds = 2}});
+  by_ring.layer.path = RowPath::ring;
+  by_slots.layer.path = RowPath::slots;
+  LayerCase of = layers_of_every_kind(kLayerRanks)[5][0];
+  of.call.args.slot_tokens = 2;
+  of.call.args.layout = RowLayout::expert_masked;
+  of.call.args.capacity = kLayerRanks * of.call.args.tokens * of.call.args.top_k;
+  of.call.args.alignment = 1;
+  of.call.tokens = {1};
+  const PreparedMoe p = prepare(of.call, kLayerRanks, 3);
+  const auto parts_with = [&](const std::vector<TuningTable>& tables, std::vector<std::size_t> parts) {
+    expect_all_well(run_world(kLayerRanks, config_with_tables(tables), [&](Communicator& communicator, int rank) {
+      const MoeExchange exchange = MoeExchange::create(communicator, of.call.args);
+      CpuLayer moe(exchange, of, p, static_cast<std::uint32_t>(rank));
+      std::vector<std::size_t> made;
+      for (const std::uint32_t most : {1u, 2u, 3u, 4u, 5u})
+        made.push_back(parts_of(moe, automatic_call(moe, most)).size());
+      EXPECT_EQ(made, parts);
+    }));
+  };
+  const std::size_t plain = kPlainParts.size(), combined = 8, two = 12, three = 17;
+  parts_with({by_ring}, {plain, plain, three, three, plain});
+  parts_with({by_ring, either}, {plain, combined, three, three, plain});
+  parts_with({by_slots, either}, {two, two, combined, combined, combined});
+  parts_with({by_slots, by_ring}, {two, two, three, three, plain});
+}
+
 // Ranks would not meet, if each chose by its own file.
 TEST(LayerChoice, RanksUseRankZerosTable) {
   const std::vector<TuningTable> zeros = {layer_table_with({{.schedule = LayerSchedule::rounds, .rounds = 2}})};

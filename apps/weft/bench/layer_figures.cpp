@@ -40,6 +40,8 @@ std::string in_words(const detail::LayerStep& step) {
     text += step.experts.empty() ? fmt::format(", {} rounds", step.rounds)
                                  : fmt::format(", rounds of {} experts", fmt::join(step.experts, ", "));
   }
+  if (step.sms.recv != 0 && step.sms.combine_send != 0 && step.sms.recv != step.sms.combine_send)
+    return text + fmt::format(", {} SMs for rows and {} for sums", step.sms.recv, step.sms.combine_send);
   const int sms = std::max({step.sms.send, step.sms.recv, step.sms.combine_send});
   return sms != 0 ? text + fmt::format(", {} SMs", sms) : text;
 }

@@ -133,6 +133,7 @@ ExpertRounds division_of(const LayerWay& way) {
 }
 
 detail::LayerStep step_of(const LayerWay& way, int processors) {
+  if (way.numbers) return {.schedule = way.schedule, .rounds = way.rounds, .experts = way.experts, .sms = *way.numbers};
   const bool in_rounds = way.schedule == LayerSchedule::rounds;
   const int parts = in_rounds && way.peo == 0 ? 2 : 1;  // beside the experts
   const int rest = way.sms != 0 ? std::max(processors - parts * way.sms, 0) : 0;
@@ -148,13 +149,17 @@ detail::LayerStep step_of(const LayerWay& way, int processors) {
                   .down = beside ? rest : 0}};
 }
 
-detail::LayerSize table_size(const LayerShape& shape) {
-  return {
-      .hidden = shape.hidden, .intermediate = shape.intermediate, .local_experts = shape.local(), .top_k = shape.top_k};
+detail::LayerSize table_size(const LayerShape& shape, RowPath path) {
+  return {.hidden = shape.hidden,
+          .intermediate = shape.intermediate,
+          .local_experts = shape.local(),
+          .top_k = shape.top_k,
+          .path = path};
 }
 
 detail::LayerStep LayerRank::served(RowPath path) const {
-  const detail::TuningTable* const table = group_.communicator().layer_tuning_for(group_.size(), table_size(shape_));
+  const detail::TuningTable* const table =
+      group_.communicator().layer_tuning_for(group_.size(), table_size(shape_, path));
   if (table == nullptr) return {};
   return detail::token_step_for(table->layer_steps, path == RowPath::slots ? virtual_tokens_ : exchange_.args().tokens);
 }

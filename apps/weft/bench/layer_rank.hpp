@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,9 @@ struct LayerWay {
   int sms = 0;  // of each part of communication; 0: all of them, and the GEMMs have all, too
   RowPath path = RowPath::slots;
   std::uint32_t peo = 0;  // rounds as PeoLayer makes them, by this overlap method; 0: as the schedule does
-  std::vector<std::uint32_t> experts = {};  // of each round; empty: as even as possible
-  bool shared_first = false;                // the shared expert in front of a plain layer; else beside it
+  std::vector<std::uint32_t> experts = {};       // of each round; empty: as even as possible
+  bool shared_first = false;                     // the shared expert in front of a plain layer; else beside it
+  std::optional<detail::LayerSms> numbers = {};  // of each part; none: those that `sms` gives
 
   LayerRounds division() const { return {rounds, experts}; }
   bool operator==(const LayerWay&) const = default;
@@ -39,8 +41,8 @@ ExpertRounds division_of(const LayerWay& way);
 // The choices that a layer's call is told, on a GPU of so many processors (0: a CPU).
 detail::LayerStep step_of(const LayerWay& way, int processors);
 
-// The key of its tuning table.
-detail::LayerSize table_size(const LayerShape& shape);
+// The key of its tuning table for calls whose rows go so.
+detail::LayerSize table_size(const LayerShape& shape, RowPath path);
 
 class LayerRank {
  public:

@@ -31,8 +31,10 @@ std::vector<std::string> layer_tuning(const Ranks& ranks) {
   std::vector<std::string> all;
   for (const detail::TuningTable* const table : group.communicator().layer_tables(group.size())) {
     const detail::LayerSize& size = table->layer;
-    all.push_back(fmt::format("{}: {} and {} columns, {} experts on each rank, top {}", detail::table_in_words(*table),
-                              size.hidden, size.intermediate, size.local_experts, size.top_k));
+    const std::string rows = size.path != RowPath::automatic ? fmt::format(", rows by {}", name(size.path)) : "";
+    all.push_back(fmt::format("{}: {} and {} columns, {} experts on each rank, top {}{}",
+                              detail::table_in_words(*table), size.hidden, size.intermediate, size.local_experts,
+                              size.top_k, rows));
   }
   return all;
 }

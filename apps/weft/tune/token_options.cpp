@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "base/limits.hpp"
 #include "common/options.hpp"
 #include "common/sizes.hpp"
 #include "common/values.hpp"
@@ -54,6 +55,13 @@ void TokenOptions::add_to(CLI::App& app) {
   app.add_option("--intermediate", intermediate, "Columns between an expert's GEMMs (0: the model's)")
       ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
+  add_choice(app, "--path", path, {RowPath::automatic, RowPath::slots, RowPath::ring},
+             "Way of a layer's rows (automatic: a table for each, slots up to 1024 tokens)");
+  app.add_option("--emulate-ep", emulated,
+                 "Ranks of a larger expert parallelism, for whose layers a table is made from a rank's share of the "
+                 "work (0: none)")
+      ->check(whole_number(0, detail::kMaxRanks))
+      ->capture_default_str();
 }
 
 void TokenOptions::check(const SubjectArgs& subjects) const {
@@ -61,15 +69,20 @@ void TokenOptions::check(const SubjectArgs& subjects) const {
   if (is_by_tokens(choice) && !model.given())
     throw Error(Errc::invalid_argument,
                 fmt::format("--operation {}: --model or --config must say which", name(choice)));
-  if (!model.given() && (!tokens.empty() || intermediate != 0 || !row.empty() || layout != RowLayout::expert_masked))
+  const bool of_layer = intermediate != 0 || path != RowPath::automatic;
+  if (!model.given() && (!tokens.empty() || of_layer || !row.empty() || layout != RowLayout::expert_masked))
     throw Error(Errc::invalid_argument,
-                "--tokens, --intermediate, --layout, --dispatch: are for layers and exchanges, and no --model or "
-                "--config is given");
+                "--tokens, --intermediate, --path, --layout, --dispatch: are for layers and exchanges, and no --model "
+                "or --config is given");
   if (model.given() && choice != TuneChoice::all && !is_by_tokens(choice))
     throw Error(Errc::invalid_argument,
                 fmt::format("--model, --config: are for layers and exchanges, and --operation is {}", name(choice)));
-  if (choice == TuneChoice::exchange && intermediate != 0)
-    throw Error(Errc::invalid_argument, "--intermediate: is for layers, and --operation is exchange");
+  if (choice == TuneChoice::exchange && of_layer)
+    throw Error(Errc::invalid_argument, fmt::format("--{}: is for layers, and --operation is exchange",
+                                                    intermediate != 0 ? "intermediate" : "path"));
+  if (choice != TuneChoice::layer && emulated != 0)
+    throw Error(Errc::invalid_argument,
+                fmt::format("--emulate-ep: is for layers alone, and --operation is {}", name(choice)));
   if (choice == TuneChoice::layer && (!row.empty() || layout != RowLayout::expert_masked))
     throw Error(Errc::invalid_argument, "--layout, --dispatch: are for exchanges, and --operation is layer");
   if (!tokens.empty()) ascending_tokens(tokens, most_tokens(choice));
@@ -85,11 +98,13 @@ TokenSearches TokenOptions::open(Ranks& ranks, const SubjectArgs& subjects) cons
     return ascending_tokens(text, most_tokens(subjects.operations));
   };
   if (asked(TuneChoice::layer))
-    all.push_back(std::make_unique<LayerSearch>(ranks, LayerSearch::Args{.model = model.shape_with_experts(),
-                                                                         .intermediate = intermediate,
-                                                                         .tokens = tokens_of(TuneChoice::layer),
-                                                                         .quick = subjects.quick,
-                                                                         .samples = subjects.samples}));
+    all = open_layer_searches(ranks, {.model = model.shape_with_experts(),
+                                      .intermediate = intermediate,
+                                      .emulated = emulated,
+                                      .path = path,
+                                      .tokens = tokens_of(TuneChoice::layer),
+                                      .quick = subjects.quick,
+                                      .samples = subjects.samples});
   if (asked(TuneChoice::exchange)) {
     const ModelShape shape = model.shape_with_experts();
     all.push_back(std::make_unique<ExchangeSearch>(

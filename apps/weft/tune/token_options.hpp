@@ -22,6 +22,8 @@ struct TokenOptions {
   ModelChoice model;
   std::string tokens;
   std::int64_t intermediate = 0;                // of layers
+  std::uint32_t emulated = 0;                   // likewise
+  RowPath path = RowPath::automatic;            // likewise
   RowLayout layout = RowLayout::expert_masked;  // of exchanges
   std::string row;                              // likewise; empty: as usual
 

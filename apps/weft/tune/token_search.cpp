@@ -81,7 +81,8 @@ double TokenSearch::time(const Session& session, std::string step, int samples, 
                     .samples = samples,
                     .turn = turn,
                     .operation = table().operation,
-                    .way = std::move(step)};
+                    .way = std::move(step),
+                    .path = path()};
   return session.known.time(trial, [&](const Trial& one) {
     session.progress.note(in_words(one));
     measured_ = true;

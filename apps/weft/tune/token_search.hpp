@@ -59,6 +59,9 @@ class TokenSearch {
   virtual std::string size_json() const = 0;
   virtual void tune(Progress& progress, TuneState& known, std::uint32_t tokens) = 0;
   virtual bool has_tuned() const = 0;
+  virtual RowPath path() const { return RowPath::automatic; }
+  // More words of its table's note.
+  virtual std::string remark() const { return {}; }
   // Throws Errc::invalid_argument if the table could exceed the most steps of a table. `replaced`: the table in whose
   // place it comes, or null.
   virtual void check_steps(const detail::TuningTable* replaced) const = 0;

@@ -78,7 +78,8 @@ nlohmann::json Tune::identity(Ranks& ranks, const TokenSearches& searches) const
                         {"commit", build.commit},
                         {"dirty", build.dirty},
                         {"build_type", build.build_type}};
-  for (const auto& search : searches) all[name(search->table().operation)] = search->size_json();
+  for (const auto& search : searches)
+    all[fmt::format("{}{}", name(search->table().operation), by(search->path()))] = search->size_json();
   return all;
 }
 
@@ -140,7 +141,7 @@ void Tune::check_steps_of(const TokenSearch& search) const {
 void Tune::finish(const TokenSearch& search) const {
   const auto found = found_table(search.table());
   detail::TuningTable made = search.made(found ? &*found : nullptr);
-  made.note = note();
+  made.note = note() + search.remark();
   search.print(made);
   replace(std::move(made));
 }
@@ -282,7 +283,8 @@ int Tune::run() {
     }
     for (const auto& search : token_searches) {
       for (const std::uint32_t of_each : of_stage(search->tokens(), stage)) {
-        const std::string what = fmt::format("{} of {} tokens", name(search->table().operation), of_each);
+        const std::string what =
+            fmt::format("{} of {} tokens{}", name(search->table().operation), of_each, by(search->path()));
         progress.step(what);
         if (goes_on()) {
           search->tune(progress, known, of_each);

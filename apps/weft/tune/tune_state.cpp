@@ -17,9 +17,13 @@ constexpr const char* kSchema = "weft-tune-state-4";
 
 }  // namespace
 
+std::string by(RowPath path) {
+  return path != RowPath::automatic ? fmt::format(" by {}", name(path)) : "";
+}
+
 std::string in_words(const Trial& trial) {
   if (detail::is_by_tokens(trial.operation))
-    return fmt::format("{} of {} tokens, {}", name(trial.operation), trial.bytes,
+    return fmt::format("{} of {} tokens{}, {}", name(trial.operation), trial.bytes, by(trial.path),
                        trial.way.empty() ? "as at present" : trial.way);
   const std::string what = kind_of(trial.operation).is_move()
                                ? fmt::format("{} by {}", name(trial.operation), name(trial.algorithm))
@@ -58,6 +62,8 @@ void TuneState::read() {
           if (name(one) == algorithm) trial.algorithm = one;
       }
       trial.way = line.value("way", "");
+      for (const RowPath path : {RowPath::slots, RowPath::ring})
+        if (line.value("path", "") == name(path)) trial.path = path;
       times_[trial] = line.at("us");
     }
     if (begin == 0) throw bad("is no state of weft tune");
@@ -91,6 +97,7 @@ void TuneState::keep(const Trial& trial, double us) {
               {"turn", of.turn},
               {"us", time}};
     if (!of.way.empty()) line["way"] = of.way;
+    if (of.path != RowPath::automatic) line["path"] = name(of.path);
     return line.dump() + "\n";
   };
   if (!out_.is_open()) {

@@ -11,6 +11,7 @@
 
 #include "tuning/tuning.hpp"
 #include "weft/collectives.hpp"
+#include "weft/moe_exchange.hpp"
 #include "workloads/measure.hpp"
 
 namespace weft::cli {
@@ -23,19 +24,21 @@ struct Trial {
   int samples = 1;
   int turn = 0;  // from 1 if two candidates take turns
   detail::TunedOperation operation = detail::TunedOperation::all_reduce;
-  std::string way = {};  // of steps by tokens, which `bytes` are then; empty: the present choice
+  std::string way = {};               // of steps by tokens, which `bytes` are then; empty: the present choice
+  RowPath path = RowPath::automatic;  // of layers: the way of their rows
 
   bool operator<(const Trial& other) const { return key() < other.key(); }
 
  private:
-  std::tuple<detail::TunedOperation, std::size_t, detail::TunedAlgorithm, int, int, int, int, std::string> key() const {
-    return {operation, bytes, algorithm, launch.blocks, launch.threads, samples, turn, way};
-  }
+  using Key =
+      std::tuple<detail::TunedOperation, std::size_t, detail::TunedAlgorithm, int, int, int, int, RowPath, std::string>;
+  Key key() const { return {operation, bytes, algorithm, launch.blocks, launch.threads, samples, turn, path, way}; }
 };
 
 // The time of a trial that cannot be done.
 inline constexpr double kUnavailable = std::numeric_limits<double>::infinity();
 
+std::string by(RowPath path);  // " by ring"; nothing for automatic
 std::string in_words(const Trial& trial);
 
 // Keeps measurements in a file, so that an interrupted run can continue: a line with the identity of the run, and one

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
+#include <utility>
 
 #include "comm/capture.hpp"
 #include "comm/pairs.hpp"
@@ -25,16 +27,33 @@ bool can_divide(const ExchangeState& exchange, const MoeLayerCall& call, const E
   }
 }
 
+// Those by the way of the call's rows, which lie side by side.
+std::span<const LayerStep> steps_for(const LayerState& layer, const MoeLayerCall& call) {
+  const RowPath path = layer.state.takes_ring(call.most_tokens) ? RowPath::ring : RowPath::slots;
+  const auto of_other = [&](const LayerStep& step) { return step.path != path; };
+  const auto begin = std::find_if_not(layer.steps.begin(), layer.steps.end(), of_other);
+  return {begin, std::find_if(begin, layer.steps.end(), of_other)};
+}
+
 }  // namespace
 
 std::vector<LayerStep> layer_steps_of(const ExchangeState& exchange, const MoeLayerArgs& args) {
   const GroupState& channel = exchange.dispatch_channel();
-  const LayerSize size{.hidden = exchange.args().hidden,
-                       .intermediate = args.intermediate,
-                       .local_experts = exchange.shape().most_local,
-                       .top_k = exchange.args().top_k};
-  const TuningTable* const table = channel.communicator().layer_tuning_for(channel.size(), size);
-  return table != nullptr ? table->layer_steps : std::vector<LayerStep>{};
+  std::vector<LayerStep> steps;
+  for (const RowPath path : {RowPath::slots, RowPath::ring}) {
+    const LayerSize size{.hidden = exchange.args().hidden,
+                         .intermediate = args.intermediate,
+                         .local_experts = exchange.shape().most_local,
+                         .top_k = exchange.args().top_k,
+                         .path = path};
+    const TuningTable* const table = channel.communicator().layer_tuning_for(channel.size(), size);
+    if (table == nullptr) continue;
+    for (LayerStep step : table->layer_steps) {
+      step.path = path;
+      steps.push_back(std::move(step));
+    }
+  }
+  return steps;
 }
 
 MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
@@ -50,9 +69,9 @@ MoeLayerCall resolved(const LayerState& layer, const MoeLayerCall& call) {
   if (call.schedule != LayerSchedule::automatic || call.rounds.count != 1 || call.rounds.experts != nullptr)
     return made;
   made.schedule = LayerSchedule::plain;
-  if (layer.steps.empty()) return made;
-  const LayerStep& step =
-      token_step_for(layer.steps, call.most_tokens != 0 ? call.most_tokens : exchange.shape().tokens);
+  const std::span<const LayerStep> steps = steps_for(layer, call);
+  if (steps.empty()) return made;
+  const LayerStep& step = token_step_for(steps, call.most_tokens != 0 ? call.most_tokens : exchange.shape().tokens);
   const ExpertRounds rounds{.count = step.rounds, .experts = step.experts.empty() ? nullptr : step.experts.data()};
   if (!can_divide(exchange, call, rounds)) return made;
   made.schedule = step.schedule;

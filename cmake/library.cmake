@@ -26,13 +26,17 @@ set_property(SOURCE src/ops/moe/cpu_moe.cpp src/ops/norm/cpu_norm.cpp APPEND PRO
 if(WEFT_QUICK_KERNELS)
   set(weft_cpu_kernel_files ${weft_kernel_files})
   list(FILTER weft_cpu_kernel_files INCLUDE REGEX "/cpu_[^/]*[.]cpp$")
-  set_property(SOURCE ${weft_cpu_kernel_files} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O1>)
+  set_property(SOURCE ${weft_cpu_kernel_files} APPEND PROPERTY COMPILE_OPTIONS
+    $<$<CONFIG:RelWithDebInfo>:-O1> -DWEFT_KEEPS_LOOPS)  # base/function.hpp
 endif()
 weft_alone(src/base/fmt.cpp)
 weft_alone(src/fabric/cpu_fabric.cpp)  # a test twin replaces its object of the archive
 
 add_library(weft ${weft_files})
 add_library(weft::weft ALIAS weft)
+if(WEFT_QUICK_KERNELS)
+  weft_quickly_compiled(weft)
+endif()
 target_compile_features(weft PUBLIC cxx_std_20)
 target_include_directories(weft PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

@@ -44,6 +44,17 @@ function(weft_quickly_compiled)
   endforeach()
 endfunction()
 
+# For targets whose loops are all short: quick builds, and those of sanitizers, do not optimise them at all. Compilers need
+# half their time.
+function(weft_not_optimised)
+  weft_quickly_compiled(${ARGN})
+  if(WEFT_QUICK_KERNELS OR sanitized)
+    foreach(target IN LISTS ARGN)
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+    endforeach()
+  endif()
+endfunction()
+
 # weft_precompiled(TARGET HEADERS...): in a preset that joins files these headers are also read only once. Elsewhere each
 # file shows that it includes what it needs.
 function(weft_precompiled target)

@@ -53,7 +53,7 @@ if(test_files)
   if(test_files MATCHES "tests/cli/")
     target_link_libraries(weft-test-cases PUBLIC weft-cli-parts)
   endif()
-  weft_quickly_compiled(weft-test-cases)
+  weft_not_optimised(weft-test-cases)
   weft_precompiled(weft-test-cases
     fmt/format.h gtest/gtest.h algorithm chrono filesystem fstream functional memory random string thread vector)
   set_target_properties(weft-test-cases PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
@@ -65,11 +65,10 @@ if(test_files)
       target_link_options(weft-tests PRIVATE LINKER:--wrap=${symbol})
     endforeach()
   endif()
-  # With AddressSanitizer O1 more than doubles the compile time. With ThreadSanitizer it adds a third, and O0 would cost
-  # the tests more. Of a template's instance that several objects have, the linker takes the first. So what has the inner
-  # loops stands before the cases: the library, the oracle and the tests' support.
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
-    target_compile_options(weft-test-cases PRIVATE -O0)
+  # O1 more than doubles the compile time of cases under sanitizers. Of a template's instance that several objects have,
+  # the linker takes the first. So what has the inner loops stands before the cases: the library, the oracle and the
+  # tests' support.
+  if(sanitized OR WEFT_QUICK_KERNELS)
     target_sources(weft-tests PRIVATE $<TARGET_OBJECTS:weft> $<TARGET_OBJECTS:weft-oracle>)
   endif()
   target_link_libraries(weft-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
@@ -138,7 +137,7 @@ if(Python3_FOUND AND NOT sanitized)
   target_include_directories(weft-oracle-tests PRIVATE ${mutated_oracle} ${PROJECT_SOURCE_DIR})
   target_compile_options(weft-oracle-tests PRIVATE ${host_flags} -Wpedantic)
   target_link_libraries(weft-oracle-tests PRIVATE GTest::gtest_main)
-  weft_quickly_compiled(weft-oracle-tests)
+  weft_not_optimised(weft-oracle-tests)
   add_test(NAME oracle_mutants COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/mutants/run.py
     --table ${oracle_mutants} $<TARGET_FILE:weft-oracle-tests>)
   set_tests_properties(oracle_mutants PROPERTIES TIMEOUT 300)
@@ -186,7 +185,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   weft_test_executable(weft-apart-tests tests/twins/apart_fabric.cpp tests/twins/apart_fabric_test.cpp
     tests/cli/counted_memory.cpp)
   weft_discover(weft-apart-tests)
-  weft_quickly_compiled(weft-twin-tests weft-apart-tests)
+  weft_not_optimised(weft-twin-tests weft-apart-tests)
 
   # Tests of every operation once more, through the C interface: the linker wraps the functions that these files define.
   if(TARGET weft-test-cases)
@@ -199,7 +198,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     endforeach()
     list(TRANSFORM wrapped REPLACE ".* __wrap_([A-Za-z0-9_]+)\\(.*" "LINKER:--wrap=\\1")
     add_executable(weft-c-tests ${through_c})
-    weft_quickly_compiled(weft-c-tests)
+    weft_not_optimised(weft-c-tests)
     target_link_libraries(weft-c-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
     # Worlds of two: what is tried is the way there.
@@ -207,7 +206,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
       MessageArguments.* MoeArguments.* MoeHandles.* MoeLayersOfTwo.* MoePayloads.* NormedCrossingArguments.*
       Recording.* RmsNormArguments.* SharedExpertsOfTwo.* SymmetricMemory.* TakenRows.* TopKArguments.*
       */AllReduce.EveryType*/1 */Columns.*/1 */Crossings.*/1 */Gather.*/1 */GatheredCountsOf.*/1 */Messages.*/1
-      */MoeApart.*/1 */MoeLayerRecording.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1
+      */MoeApart.*/1 */MoeLayers.*/1 */MoeRounds.EveryKindOfRouting/1 */NormedCrossings.*/1 */Ragged.*/1
       */RmsNorm.*/1 */SharedExperts.*/1 */TopK.*/1)
     list(JOIN suites ":" suites)
     add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")
@@ -278,7 +277,7 @@ if(WEFT_WITH_CUDA)
   if(gpu_test_files)
     weft_test_executable(weft-gpu-tests ${gpu_test_files} ${gpu_support_files})
     target_link_libraries(weft-gpu-tests PRIVATE $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
-    weft_quickly_compiled(weft-gpu-tests)
+    weft_not_optimised(weft-gpu-tests)
     weft_precompiled(weft-gpu-tests
       fmt/format.h gtest/gtest.h algorithm chrono functional memory string thread vector)
     set_target_properties(weft-gpu-tests PROPERTIES UNITY_BUILD_BATCH_SIZE 16)

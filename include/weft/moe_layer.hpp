@@ -144,8 +144,8 @@ struct MoeLayerCall {
 // A Recording of CPU ranks holds the layer, its exchange, and copies of the call's functions. It calls none of them
 // while it captures. Every replay calls each, the observer too, where a call would: with what was planned, and with the
 // rows of this replay. Tensors, workspace and `tokens` stay those of the capture. Ids and weights are read anew, and −1
-// stands for tokens that are not there. A function may make calls of Weft, which each replay then plans anew. A CUDA
-// graph has no functions: they are called once, while it is captured.
+// stands for tokens that are not there. A function may make calls of Weft, but none of the layer's own exchange: each
+// replay then plans them anew. A CUDA graph has no functions: they are called once, while it is captured.
 //
 // Errors: those of dispatch and combine. Errc::invalid_argument names an argument that cannot be, before anything has
 // happened: all of them are checked before the dispatch. Peers that wait are told. An exception of a GEMM, of the
@@ -153,6 +153,7 @@ struct MoeLayerCall {
 // and Fault::theirs names this rank's part and its round: "a call that it rejected (layer: down, round 1 of 0 to 2:
 // …)". A replay does the same. Only under capture they are not told, and end by their deadlines. If all ranks fail, or
 // the group has one rank, the exchange still waits for the rest of the call: release() and acquire() void it.
+// Behind a replay that failed so, they come before any other call of the exchange: the host has no note of it.
 class MoeLayer {
  public:
   static MoeLayer create(const MoeExchange& exchange, const MoeLayerArgs& args);

@@ -34,10 +34,11 @@ class Recording {
   // Makes the calls, in order, with the present contents of their tensors. Mixes freely with eager calls and other
   // recordings.
   //
-  // Throws the fault of the first call that failed, as all_reduce() does, and what a layer's function throws; the calls
-  // behind it are not made. Errc::released: the communicator's memory is
-  // released, or acquire() has found it elsewhere; then the calls must be captured anew. Inside of a capture the calls
-  // are kept once more, as a graph that is launched into a capture becomes part of it.
+  // Throws the fault of the first call that failed, as all_reduce() does, and what a layer's function throws. The calls
+  // behind it are not made. A layer tells the peers of its own exchange; who waits in other calls ends by the deadline.
+  // Errc::released: the communicator's memory is released, or acquire() has found it elsewhere; then the calls must be
+  // captured anew. Inside of a capture the calls are kept once more, as a graph that is launched into a capture becomes
+  // part of it.
   void replay() const;
 
   // Steps. Kernels: one for each piece of messages larger than the communicator's limits, one more for counts on the

@@ -297,7 +297,7 @@ TEST_F(TuneLayerProgram, EmulatesALargerParallelism) {
   EXPECT_NE(info.out.find("Its layers of experts are tuned by: CPU, 4 ranks"), std::string::npos) << info.out;
 }
 
-// The present choice is that of the emulated ranks' own table, which no rank here would take by itself.
+// Steps of a table for as many ranks as are emulated stay, if they are for more tokens than were measured.
 TEST_F(TuneLayerProgram, AnEmulatedTableIsTunedAgain) {
   const detail::TuningTable present{
       .processor = {"CPU"},

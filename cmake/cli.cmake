@@ -27,6 +27,7 @@ if(cli_files)
     target_compile_options(weft-cli-parts PRIVATE -O0)
     weft_alone(apps/weft/gemm/plain_gemm.cpp)  # tests compute every output of layers with it
     set_property(SOURCE apps/weft/gemm/plain_gemm.cpp APPEND PROPERTY COMPILE_OPTIONS -O1)
+    set_property(SOURCE apps/weft/gemm/plain_gemm.cpp PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # those are not optimised
   endif()
 endif()
 

@@ -17,17 +17,17 @@ endif()
 set(weft_kernel_files ${weft_files})
 list(FILTER weft_kernel_files INCLUDE REGEX "^src/kernel/|^src/(comm|ops)/.*/?cpu_[^/]*[.]cpp$|[.]cu$")
 weft_alone(${weft_kernel_files})
-# GCC's O3 unrolls MoE's loops until the compile time is threefold (27 s, 10 s), and they and the norm's become no faster.
-# Measured on two CPU ranks: least times of dispatches by slots within 4 % (the median of 8 tokens 8 % slower), by the ring
-# 17 % faster, norms 11 % faster. All-reduces and moves stay at O3: at O2 the former take up to 14 % longer, symmetric
-# gathers 60 to 70 %.
-set_property(SOURCE src/ops/moe/cpu_moe.cpp src/ops/norm/cpu_norm.cpp APPEND PROPERTY COMPILE_OPTIONS
-  "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:RelWithDebInfo,Release>>:-O2;-fvect-cost-model=dynamic>")
 if(WEFT_QUICK_KERNELS)
   set(weft_cpu_kernel_files ${weft_kernel_files})
   list(FILTER weft_cpu_kernel_files INCLUDE REGEX "/cpu_[^/]*[.]cpp$")
-  set_property(SOURCE ${weft_cpu_kernel_files} APPEND PROPERTY COMPILE_OPTIONS
-    $<$<CONFIG:RelWithDebInfo>:-O1> -DWEFT_KEEPS_LOOPS)  # base/function.hpp
+  set_property(SOURCE ${weft_cpu_kernel_files} APPEND PROPERTY COMPILE_OPTIONS -DWEFT_KEEPS_LOOPS)  # base/function.hpp
+else()
+  # GCC's O3 unrolls MoE's loops until the compile time is threefold (27 s, 10 s), and they and the norm's become no
+  # faster. Measured on two CPU ranks: least times of dispatches by slots within 4 % (the median of 8 tokens 8 % slower),
+  # by the ring 17 % faster, norms 11 % faster. All-reduces and moves stay at O3: at O2 the former take up to 14 % longer,
+  # symmetric gathers 60 to 70 %.
+  set_property(SOURCE src/ops/moe/cpu_moe.cpp src/ops/norm/cpu_norm.cpp APPEND PROPERTY COMPILE_OPTIONS
+    "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:RelWithDebInfo,Release>>:-O2;-fvect-cost-model=dynamic>")
 endif()
 weft_alone(src/base/fmt.cpp)
 weft_alone(src/fabric/cpu_fabric.cpp)  # a test twin replaces its object of the archive
